@@ -1,0 +1,81 @@
+# Every target sets itself up: all that a new machine needs is make and Python 3.11 or newer.
+#   make PYTHON=python3.13 ...     another interpreter
+#   make test ARGS="-k lease -x"   more arguments for pytest
+
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+READY := $(VENV)/.ready
+MINISTACK := .venv-ministack
+MINISTACK_READY := $(MINISTACK)/.ready
+
+export UV_PYTHON_DOWNLOADS := never
+export UV_LINK_MODE := copy
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test fast check lint mutations test-processes lock clean
+
+help: ## Print what make can do
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY) ## See the main job: a call fails, is retried, dies, is understood and is sent back
+	@$(BIN)/rdq demo $(ARGS)
+
+fast: $(READY) ## The tests that need neither servers nor processes, in under ten seconds
+	$(BIN)/pytest -q -m "not ministack and not processes" $(ARGS)
+
+test: $(READY) $(MINISTACK_READY) ## All tests but those that kill processes
+	$(BIN)/pytest -q -m "not processes" $(ARGS)
+
+test-processes: $(READY) $(MINISTACK_READY) ## Real worker processes, killed in the middle of their work
+	$(BIN)/pytest -q -m processes $(ARGS)
+
+mutations: $(READY) ## Make each named write condition always true: the contract test mapped to it must fail
+	$(BIN)/python -m tests.mutations $(ARGS)
+
+lint: $(READY) ## Style, format and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy rdq_core functions tests
+
+check: lint ## The whole gate, as CI runs it: lint, test, test-processes, mutations
+	$(MAKE) --no-print-directory test
+	$(MAKE) --no-print-directory test-processes
+	$(MAKE) --no-print-directory mutations
+
+lock: $(UV) ## Pin what pyproject.toml asks for, with hashes (ARGS=--upgrade takes the newest)
+	$(call compile,requirements-uv.lock,--group pyproject.toml:setup)
+	$(call compile,requirements-dev.lock,pyproject.toml --all-extras --group dev)
+	$(call compile,requirements-ministack.lock,--group pyproject.toml:ministack)
+
+clean: ## Remove the environments and what tools left behind
+	rm -rf $(VENV) $(MINISTACK) .mypy_cache .pytest_cache .ruff_cache .hypothesis .rdq-demo build dist
+
+define compile
+$(UV) pip compile $(2) $(ARGS) --quiet --universal --python-version 3.11 --generate-hashes \
+    --no-emit-index-url --custom-compile-command "make lock" --output-file $(1)
+endef
+
+# The environments. uv is pinned like everything else, and installed by pip.
+$(UV): requirements-uv.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "rdq needs Python 3.11 or newer; try: make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+	    || { echo "this Python lacks the venv module; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
+	@touch $@
+
+$(READY): $(UV) requirements-dev.lock pyproject.toml
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements-dev.lock
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(MINISTACK_READY): $(UV) requirements-ministack.lock
+	$(UV) venv --quiet --clear --python $(BIN)/python $(MINISTACK)
+	$(UV) pip sync --quiet --python $(MINISTACK)/bin/python --require-hashes requirements-ministack.lock
+	@touch $@
