@@ -1,0 +1,273 @@
+"""The state machine of a task, as pure functions from one row to the next.
+
+                     submit
+                       │
+                       ▼         reschedule, release
+        ┌──────────► PENDING ◄────────────────┐
+        │              │ │                    │
+        │              │ └──────── claim ──► IN_FLIGHT ──┐ reclaim, adopt, heartbeat
+        │              │                      │ │ │  ▲   │
+        │              │ cancel        cancel │ │ │  └───┘
+        │              ▼                      │ │ │ complete
+        │          CANCELLED ◄────────────────┘ │ └──────────► SUCCEEDED
+        │                                       │ dead-letter
+        └─────────────── redrive ──── DEAD ◄────┘
+                                       └── purge ──► gone            any ── forget ──► gone
+
+The memory store applies these functions as they stand; other stores are tested against it, step by step. The invariant:
+nothing but the holder of the present token settles a claim, and the fencing token never goes back.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import assert_never
+
+from rdq_core.domain.attempt import Attempt
+from rdq_core.domain.lease import Grant
+from rdq_core.domain.task import Failure, Status, Task
+from rdq_core.domain.times import to_millis
+from rdq_core.errors import LeaseLost, TaskConflict
+
+
+class Verb(StrEnum):
+    """What can be done to a stored task."""
+
+    CLAIM = "claim"
+    RECLAIM = "reclaim"
+    ADOPT = "adopt"
+    HEARTBEAT = "heartbeat"
+    COMPLETE = "complete"
+    RESCHEDULE = "reschedule"
+    DEAD_LETTER = "dead-letter"
+    RELEASE = "release"
+    CANCEL = "cancel"
+    REDRIVE = "redrive"
+    PURGE = "purge"
+
+
+def allowed(status: Status) -> frozenset[Verb]:
+    """The verbs that a task in this status can undergo. No other arrow exists (forgetting apart, which ends any)."""
+    match status:
+        case Status.PENDING:
+            return frozenset({Verb.CLAIM, Verb.CANCEL})
+        case Status.IN_FLIGHT:
+            return frozenset(
+                {
+                    Verb.RECLAIM,
+                    Verb.ADOPT,
+                    Verb.HEARTBEAT,
+                    Verb.COMPLETE,
+                    Verb.RESCHEDULE,
+                    Verb.DEAD_LETTER,
+                    Verb.RELEASE,
+                    Verb.CANCEL,
+                }
+            )
+        case Status.DEAD:
+            return frozenset({Verb.REDRIVE, Verb.PURGE})
+        case Status.SUCCEEDED | Status.CANCELLED:
+            return frozenset()
+    assert_never(status)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A task with what never leaves the store.
+
+    `life` is a nonce that tells this task from an earlier one of the same id. `token` is the present claim's, None while
+    nobody holds the task. `expires_at` is when the row stops existing, None while it may not.
+    """
+
+    task: Task
+    life: str
+    fencing_token: int
+    token: str | None = None
+    claimed_at: datetime | None = None
+    expires_at: datetime | None = None
+
+    def is_gone(self, now: datetime) -> bool:
+        """Whether the row's retention has ended: it counts as absent, removed or not."""
+        return self.expires_at is not None and self.expires_at <= now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What a redrive changes about a task: None leaves a thing as it is. `unpin` drops the version."""
+
+    handler_ref: str | None = None
+    handler_version: str | None = None
+    unpin: bool = False
+    payload: bytes | None = None
+    payload_content_type: str | None = None
+
+
+NO_EDIT = Edit()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a handler returned, encoded. `content` is None when it returned nothing."""
+
+    content: bytes | None = None
+    content_type: str | None = None
+
+
+NO_RESULT = Result()
+
+
+def submitted(task: Task, *, life: str, now: datetime) -> Row:
+    """A new row. Its fencing token starts at the submit time, so it also grows when an id is used again."""
+    fresh = replace(
+        task,
+        status=Status.PENDING,
+        attempt_count=0,
+        redrive_count=0,
+        next_attempt_at=task.next_attempt_at or now,
+        lease_expires_at=None,
+        created_at=now,
+        completed_at=None,
+        failure=None,
+        result=None,
+        result_content_type=None,
+    )
+    return Row(task=fresh, life=life, fencing_token=to_millis(now))
+
+
+def claimed(row: Row, grant: Grant) -> Row:
+    """Held under a new lease. A row that is not waiting or not yet due is refused with LeaseLost."""
+    if Verb.CLAIM not in allowed(row.task.status) or not row.task.is_due(grant.now):
+        raise lost(row.task.id, Verb.CLAIM)
+    return _leased(row, row.task, grant)
+
+
+def reclaimed(row: Row, seen_token: str, attempt: Attempt, grant: Grant) -> Row:
+    """Taken over from a holder whose lease has lapsed: its attempt becomes history in the same step."""
+    _require_lapsed(row, Verb.RECLAIM, seen_token, grant.now)
+    return _leased(row, _with_attempt(row.task, attempt), grant)
+
+
+def heartbeat(row: Row, token: str, lease_expires_at: datetime) -> Row:
+    """Held for longer; never for less."""
+    _require_holder(row, Verb.HEARTBEAT, token)
+    held_until = max(lease_expires_at, row.task.lease_expires_at or lease_expires_at)
+    return replace(row, task=replace(row.task, lease_expires_at=held_until))
+
+
+def completed(row: Row, token: str, attempt: Attempt, result: Result, *, now: datetime, expires_at: datetime | None) -> Row:
+    """Succeeded, with the result and the success as the last attempt."""
+    _require_holder(row, Verb.COMPLETE, token)
+    task = replace(
+        _with_attempt(row.task, attempt),
+        status=Status.SUCCEEDED,
+        completed_at=now,
+        failure=None,
+        result=result.content,
+        result_content_type=result.content_type,
+    )
+    return _settled(row, task, expires_at=expires_at)
+
+
+def rescheduled(row: Row, token: str, attempt: Attempt, failure: Failure, *, due_at: datetime) -> Row:
+    """Waiting for its next attempt after a failed one."""
+    _require_holder(row, Verb.RESCHEDULE, token)
+    task = replace(_with_attempt(row.task, attempt), status=Status.PENDING, next_attempt_at=due_at, failure=failure)
+    return _settled(row, task)
+
+
+def dead_lettered(
+    row: Row, token: str, attempt: Attempt | None, failure: Failure, *, now: datetime, expires_at: datetime | None
+) -> Row:
+    """Dead. Without an attempt when the budget was found spent: that is a reason, not one more execution."""
+    _require_holder(row, Verb.DEAD_LETTER, token)
+    spent = row.task if attempt is None else _with_attempt(row.task, attempt)
+    return _settled(row, replace(spent, status=Status.DEAD, completed_at=now, failure=failure), expires_at=expires_at)
+
+
+def dead_lettered_lapsed(
+    row: Row, seen_token: str, attempt: Attempt, failure: Failure, *, now: datetime, expires_at: datetime | None
+) -> Row:
+    """Dead by a lapsed lease that spent the last of the budget."""
+    _require_lapsed(row, Verb.DEAD_LETTER, seen_token, now)
+    return dead_lettered(row, seen_token, attempt, failure, now=now, expires_at=expires_at)
+
+
+def released(row: Row, token: str, failure: Failure, *, due_at: datetime) -> Row:
+    """Given back: no budget spent, no attempt on record."""
+    _require_holder(row, Verb.RELEASE, token)
+    return _settled(row, replace(row.task, status=Status.PENDING, next_attempt_at=due_at, failure=failure))
+
+
+def cancelled(row: Row, *, now: datetime, expires_at: datetime | None) -> Row:
+    """Stopped. A handler that is running finds its lease lost."""
+    _require(row, Verb.CANCEL)
+    return _settled(row, replace(row.task, status=Status.CANCELLED, completed_at=now), expires_at=expires_at)
+
+
+def redriven(row: Row, edit: Edit, *, now: datetime) -> Row:
+    """Sent back: due now, with a full budget and the history kept. The retention of the dead row ends with it."""
+    _require(row, Verb.REDRIVE)
+    task = replace(
+        edited(row.task, edit),
+        status=Status.PENDING,
+        attempt_count=0,
+        redrive_count=row.task.redrive_count + 1,
+        next_attempt_at=now,
+        completed_at=None,
+    )
+    return replace(row, task=task, expires_at=None)
+
+
+def edited(task: Task, edit: Edit) -> Task:
+    """The task with a redrive's changes."""
+    version = None if edit.unpin else edit.handler_version or task.handler_version
+    return replace(
+        task,
+        handler_ref=edit.handler_ref or task.handler_ref,
+        handler_version=version,
+        payload=task.payload if edit.payload is None else edit.payload,
+        payload_content_type=edit.payload_content_type or task.payload_content_type,
+    )
+
+
+def conflict(task_id: str, status: Status, verb: Verb) -> TaskConflict:
+    """The refusal of a verb, naming the state that the task already has."""
+    return TaskConflict(f"task {task_id} is {status}, so it cannot undergo {verb}", task_id=task_id)
+
+
+def lost(task_id: str, verb: Verb) -> LeaseLost:
+    """The refusal of a write by somebody who no longer holds the task."""
+    return LeaseLost(f"the claim on task {task_id} is no longer held, so {verb} changed nothing", task_id=task_id)
+
+
+def _leased(row: Row, task: Task, grant: Grant) -> Row:
+    held = replace(
+        task, status=Status.IN_FLIGHT, next_attempt_at=None, lease_expires_at=grant.lease_expires_at, failure=None
+    )
+    return replace(row, task=held, token=grant.token, fencing_token=row.fencing_token + 1, claimed_at=grant.now)
+
+
+def _settled(row: Row, task: Task, *, expires_at: datetime | None = None) -> Row:
+    waiting = task.status is Status.PENDING
+    loose = replace(task, lease_expires_at=None, next_attempt_at=task.next_attempt_at if waiting else None)
+    return replace(row, task=loose, token=None, claimed_at=None, expires_at=expires_at)
+
+
+def _with_attempt(task: Task, attempt: Attempt) -> Task:
+    return replace(task, attempts=(*task.attempts, attempt), attempt_count=task.attempt_count + 1)
+
+
+def _require(row: Row, verb: Verb) -> None:
+    if verb not in allowed(row.task.status):
+        raise conflict(row.task.id, row.task.status, verb)
+
+
+def _require_holder(row: Row, verb: Verb, token: str) -> None:
+    if verb not in allowed(row.task.status) or row.token is None or row.token != token:
+        raise lost(row.task.id, verb)
+
+
+def _require_lapsed(row: Row, verb: Verb, token: str, now: datetime) -> None:
+    _require_holder(row, verb, token)
+    if row.task.lease_expires_at is not None and row.task.lease_expires_at > now:
+        raise lost(row.task.id, verb)

@@ -1,0 +1,77 @@
+"""What a handler can say about its end: return, raise, or raise one of the signals below.
+
+The signals are no `RdqError`s: they are a handler's way to speak, not rdq's way to complain.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from rdq_core.domain.attempt import Code, Outcome
+from rdq_core.domain.limits import MAX_RETRY_AFTER
+from rdq_core.config.units import parse_duration
+
+
+class Signal(Exception):  # noqa: N818 - a signal is not an error
+    """The root of the signals. `code` is the application's own failure code, `detail` small JSON for whoever looks."""
+
+    def __init__(self, code: str, message: str = "", *, detail: Any = None, fingerprint: str | None = None) -> None:
+        super().__init__(message or code)
+        self.code = code
+        self.message = message or code
+        self.detail = detail
+        self.fingerprint = fingerprint
+
+
+class Abort(Signal):
+    """Trying again is useless: the task goes to the DLQ at once. `fingerprint` overrides how it is grouped there."""
+
+
+class Retryable(Signal):
+    """Trying again makes sense, by the queue's policy."""
+
+
+class RetryAfter(Signal):
+    """Trying again makes sense, but not before a delay. Jitter only adds to it and `max_backoff` does not shorten it.
+
+    `delay` is a timedelta, text with a unit (`"30s"`), or the value of an HTTP `Retry-After` header: whole seconds or an
+    HTTP date. At most 30 days; a delay that is none of these raises ValueError.
+    """
+
+    def __init__(
+        self, delay: timedelta | str, code: str = Code.FAILED, message: str = "", *, detail: Any = None
+    ) -> None:
+        super().__init__(code, message or "asked to be tried again later", detail=detail)
+        self.delay = _parse_delay(delay)
+
+    def not_before(self, now: datetime) -> datetime:
+        """The earliest next attempt, seen from `now`."""
+        wanted = self.delay if isinstance(self.delay, datetime) else now + self.delay
+        return min(max(wanted, now), now + MAX_RETRY_AFTER)
+
+
+def _parse_delay(delay: timedelta | str) -> timedelta | datetime:
+    parsed = _from_text(delay.strip()) if isinstance(delay, str) else delay
+    if isinstance(parsed, datetime):
+        return parsed
+    if not isinstance(parsed, timedelta) or not timedelta(0) <= parsed <= MAX_RETRY_AFTER:
+        raise ValueError(f"delay: must be 0 to {MAX_RETRY_AFTER.days} days, as a timedelta, '30s' or an HTTP date")
+    return parsed
+
+
+def _from_text(text: str) -> timedelta | datetime:
+    if text.isascii() and text.isdigit():  # delay-seconds of RFC 9110, 10.2.3
+        return timedelta(seconds=min(int(text[:12]), 10**9))
+    if "," in text:
+        moment = parsedate_to_datetime(text)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return parse_duration(text)
+
+
+OutcomeMapper = Callable[[Any, Exception | None], "Outcome | Signal | None"]
+"""A handler's own reading of its end, called with the return value and the exception, one of them None.
+
+It answers an outcome (SUCCESS, RETRYABLE_FAILURE, PERMANENT_FAILURE), a signal, or None to leave it to the other rules.
+Its answer is authoritative.
+"""

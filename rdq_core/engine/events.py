@@ -1,0 +1,51 @@
+"""What is told about tasks: one event for each transition, after the write that made it true.
+
+An event has no room for payloads, header values or results, so nobody can log them by accident.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rdq_core.domain.attempt import Outcome
+
+
+class EventName(StrEnum):
+    """The names are final: dashboards and log queries depend on them."""
+
+    SUBMITTED = "submitted"
+    CLAIMED = "claimed"
+    HEARTBEAT_LOST = "heartbeat_lost"
+    SUCCEEDED = "succeeded"
+    RETRY_SCHEDULED = "retry_scheduled"
+    DEAD_LETTERED = "dead_lettered"
+    DEAD_EXPIRED = "dead_expired"
+    RELEASED = "released"
+    CANCELLED = "cancelled"
+    REDRIVEN = "redriven"
+    PURGED = "purged"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One thing that has happened to one task.
+
+    `rule` names what decided an outcome, `code` is the failure's, `trace_id` comes from the task's `traceparent`.
+    `lateness_ms` is due to start; `duration_ms` is how long the handler ran; `delay_ms` how far ahead a retry was put.
+    None where it does not apply.
+    """
+
+    name: EventName
+    task_id: str
+    queue: str
+    handler_ref: str
+    attempt_no: int | None = None
+    fencing_token: int | None = None
+    outcome: Outcome | None = None
+    rule: str | None = None
+    code: str | None = None
+    error_type: str | None = None
+    trace_id: str | None = None
+    lateness_ms: int | None = None
+    duration_ms: int | None = None
+    delay_ms: int | None = None

@@ -1,0 +1,363 @@
+"""What the engine needs from outside, as it would be read aloud. Stores and hosts implement it; their names are final.
+
+Three families of errors come out of a `TaskStore`: `LeaseLost` when the caller's claim is not the present one (nothing was
+changed, nothing will be: stop the work), `TaskConflict` or `TaskNotFound` when a person's request does not fit the state,
+and `StoreFailed` when storage did not answer.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from rdq_core.config.settings import QueueSettings
+from rdq_core.domain.attempt import Attempt, Outcome
+from rdq_core.domain.lease import Claim, Grant
+from rdq_core.domain.lifecycle import Edit, Result
+from rdq_core.domain.outcome import OutcomeMapper
+from rdq_core.domain.task import Failure, Status, Task
+from rdq_core.engine.events import Event
+
+if TYPE_CHECKING:
+    from rdq_core.engine.context import TaskContext
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Clock(Protocol):
+    """Time. Whoever decides what is due asks here, so tests move time instead of waiting."""
+
+    def now(self) -> datetime:
+        """The present moment: aware, UTC, cut to milliseconds."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that is never set, for measuring durations."""
+        ...
+
+
+class Jitter(Protocol):
+    """Chance, for spreading retries."""
+
+    def fraction(self) -> float:
+        """A number from -1 to 1."""
+        ...
+
+
+class Sleeper(Protocol):
+    """Waiting that something can cut short."""
+
+    def wait(self, wake: threading.Event, seconds: float) -> bool:
+        """Wait until `wake` is set or the time is over; True when it was set."""
+        ...
+
+
+class IdSource(Protocol):
+    """Fresh names that nobody else has or can guess."""
+
+    def task_id(self) -> str:
+        """A new ULID."""
+        ...
+
+    def token(self) -> str:
+        """A random token of at least 122 bits."""
+        ...
+
+    def nonce(self) -> str:
+        """A random name of at least 64 bits, for records of which nobody else may write the key."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A stored task, and whether this submit stored it (False: it was there already, and is unchanged)."""
+
+    task: Task
+    created: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """An index entry that proposes a task for a claim. It may be outdated: the claim's condition decides.
+
+    `due_at` is when it becomes claimable: the next attempt of a waiting task, the lease's end of a claimed one.
+    """
+
+    task_id: str
+    queue: str
+    due_at: datetime
+    status: Status
+    fencing_token: int
+    handler_ref: str
+    concurrency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T_co]):
+    """Some items and where to go on: `next` is the store's own handle, None after the last page."""
+
+    items: Sequence[T_co]
+    next: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadEntry:
+    """A task in the DLQ as lists show it. `message` is cut to 200 bytes; the whole history is in the task itself.
+
+    `dead_at` identifies this death: a redrive or purge that has seen another one changes nothing.
+    """
+
+    task_id: str
+    queue: str
+    handler_ref: str
+    handler_version: str | None
+    dead_at: datetime
+    created_at: datetime
+    code: str
+    type: str | None
+    message: str | None
+    fingerprint: str
+    attempts: int
+    redrive_count: int
+    payload_size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCounts:
+    """How many tasks of a queue wait, run and rest in the DLQ, and since when the oldest is due.
+
+    `exact` is False where counting stopped at its bound: the numbers are then lower bounds.
+    """
+
+    pending: int
+    in_flight: int
+    dead: int
+    oldest_due_at: datetime | None
+    exact: bool
+
+
+class TaskStore(Protocol):
+    """Where tasks live. Each verb is atomic: it happens whole, with its history, or not at all."""
+
+    # -- submitting ---------------------------------------------------------------------------------------------
+
+    def submit(self, task: Task, *, shards: int) -> Submission:
+        """Store a new task, due at its `next_attempt_at` or at once, with the failures it already has in `attempts`.
+
+        An id that exists in the same queue gives the stored task back, untouched, however far it has got; one whose
+        retention is over counts as absent. In another queue: TaskConflict. Bodies too large for this store: InputInvalid,
+        before anything is written. `shards` is the queue's `index_shards`.
+        """
+        ...
+
+    # -- claiming -----------------------------------------------------------------------------------------------
+
+    def candidates(self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None) -> Page[Candidate]:
+        """Tasks of one shard that become claimable by `until`, oldest due first, at most `limit` of them read."""
+        ...
+
+    def claim(self, candidate: Candidate, grant: Grant) -> Claim | None:
+        """Lease a waiting task. None when it is no longer as the index said: somebody was faster, and nothing changed.
+
+        Raises CorruptItem when the row can't be read by this version; the row is left as it is.
+        """
+        ...
+
+    def lapsed(self, candidate: Candidate, *, now: datetime) -> Claim | None:
+        """The claim that still holds a task though its lease has ended; None when nobody's lapsed claim does."""
+        ...
+
+    def load(self, claim: Claim) -> Task:
+        """The claimed task with its payload, headers and whatever else may live outside the row.
+
+        Raises CorruptItem when a part is missing: an empty payload is never made up.
+        """
+        ...
+
+    def reclaim(self, lapsed: Claim, attempt: Attempt, grant: Grant) -> Claim | None:
+        """Lease a task anew whose holder let its lease lapse. `attempt` becomes history in the same write."""
+        ...
+
+    def dead_letter_lapsed(
+        self, lapsed: Claim, attempt: Attempt, failure: Failure, grant: Grant, *, fingerprint: str, expires_at: datetime | None
+    ) -> bool:
+        """Dead-letter a task whose lapsed lease spent the last of its budget. False when somebody was faster."""
+        ...
+
+    # -- by the holder of a claim: LeaseLost when the token is not the present one --------------------------------
+
+    def heartbeat(self, claim: Claim, lease_expires_at: datetime) -> None:
+        """Hold the claim until then; never shortens it."""
+        ...
+
+    def complete(
+        self, claim: Claim, attempt: Attempt, result: Result, *, now: datetime, expires_at: datetime | None
+    ) -> None:
+        """Succeeded: the result is stored, the attempt becomes the last of the history."""
+        ...
+
+    def reschedule(self, claim: Claim, attempt: Attempt, failure: Failure, *, due_at: datetime) -> None:
+        """Failed, and to be tried again at `due_at`."""
+        ...
+
+    def dead_letter(
+        self,
+        claim: Claim,
+        attempt: Attempt | None,
+        failure: Failure,
+        *,
+        now: datetime,
+        fingerprint: str,
+        expires_at: datetime | None,
+    ) -> None:
+        """Failed for good. `attempt` is None where the budget was found spent before the handler ran."""
+        ...
+
+    def release(self, claim: Claim, failure: Failure, *, due_at: datetime) -> None:
+        """Give the claim back: no budget is spent and no attempt recorded."""
+        ...
+
+    # -- by anybody -----------------------------------------------------------------------------------------------
+
+    def cancel(self, task_id: str, *, now: datetime, op_id: str, expires_at: datetime | None) -> Task:
+        """Stop a waiting or claimed task. TaskConflict names the state of a terminal one.
+
+        `expires_at` comes from the queue's `task_ttl`. `op_id` marks the write as this request's.
+        """
+        ...
+
+    def redrive(self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int) -> Task:
+        """Send a dead task back: due now, full budget, history kept. TaskConflict when it is not dead since `dead_at`."""
+        ...
+
+    def purge(self, entry: DeadEntry, *, now: datetime, op_id: str) -> None:
+        """Remove a dead task with all it has. TaskConflict when it is not dead since `dead_at`."""
+        ...
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    def get(self, task_id: str) -> Task | None:
+        """The whole task with its history, read consistently. None when absent or expired."""
+        ...
+
+    def dead_entry(self, task_id: str) -> DeadEntry | None:
+        """The DLQ entry of a task, read consistently. None unless it is dead."""
+        ...
+
+    def dead(self, queue: str, *, limit: int, after: Any = None) -> Page[DeadEntry]:
+        """The DLQ of a queue, at most `limit` entries of it; each entry that stays is listed once over the pages."""
+        ...
+
+    def counts(self, queue: str) -> QueueCounts:
+        """How many tasks of the queue wait, run and are dead."""
+        ...
+
+
+class QueueSource(Protocol):
+    """The queues' configuration as it is in force."""
+
+    def settings(self, queue: str) -> QueueSettings:
+        """The settings of a queue, at most one second old for sweeps. QueueNotFound when it isn't configured."""
+        ...
+
+    def all(self) -> Mapping[str, QueueSettings]:
+        """Every configured queue."""
+        ...
+
+
+class RateLimiter(Protocol):
+    """A limit that all sweepers of a queue share."""
+
+    def take(self, queue: str, wanted: int, settings: QueueSettings, *, now: datetime) -> int:
+        """How many of `wanted` starts are allowed now: 0 to `wanted`. They are spent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRecord:
+    """Who did what, when and why. Never a payload: `detail` has names, counts and digests only."""
+
+    at: datetime
+    principal: str
+    verified: bool
+    operation: str
+    queue: str
+    reason: str | None
+    phase: str
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+class AuditLog(Protocol):
+    """Records that are only ever added."""
+
+    def append(self, record: AuditRecord) -> None:
+        """Store one record. An operation whose record can't be stored must not begin."""
+        ...
+
+
+class JobStore(Protocol):
+    """Long operations that survive whoever runs them."""
+
+    def open_jobs(self) -> Iterable[str]:
+        """The ids of jobs that are not done."""
+        ...
+
+
+class Invoker(Protocol):
+    """Calls handler functions that live outside this process."""
+
+    def invoke(self, claim: Claim, settings: QueueSettings) -> Any:
+        """Call the function that the queue names for the task's handler ref."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """Code registered under a stable name.
+
+    `call` decodes the task's payload as the handler's annotations say, runs it with its context and answers what it
+    returned; InputInvalid out of `decode` means that the payload will never fit. `is_async` handlers run on an event loop.
+    """
+
+    ref: str
+    version: str | None
+    decode: Callable[[Task], Any]
+    call: "Callable[[Any, TaskContext], Any]"
+    is_async: bool = False
+    outcome: OutcomeMapper | None = None
+
+
+class HandlerSource(Protocol):
+    """The handlers of this host, and the queues that it serves."""
+
+    @property
+    def queues(self) -> Sequence[str]:
+        """The queues that this host may take tasks from."""
+        ...
+
+    @property
+    def classes(self) -> Mapping[type[BaseException], Outcome]:
+        """Exception classes whose outcome is decided in code."""
+        ...
+
+    def find(self, handler_ref: str) -> Handler | None:
+        """The handler of this name, looked up, never imported."""
+        ...
+
+
+class EventSink(Protocol):
+    """Where events go: logs, metrics, traces."""
+
+    def emit(self, event: Event) -> None:
+        """Tell of something that has happened. Must not raise."""
+        ...
+
+
+class ErrorSink(Protocol):
+    """Where errors go that have no task to be stored on."""
+
+    def __call__(self, error: BaseException, *, where: str) -> None:
+        """Tell of an error. Must not raise."""
+        ...
+
