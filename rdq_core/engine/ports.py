@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rdq_core.config.settings import QueueSettings
 from rdq_core.domain.attempt import Attempt, Outcome
+from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.lease import Claim, Grant
 from rdq_core.domain.lifecycle import Edit, Result
 from rdq_core.domain.outcome import OutcomeMapper
@@ -99,28 +100,6 @@ class Page(Generic[T_co]):
 
     items: Sequence[T_co]
     next: Any = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadEntry:
-    """A task in the DLQ as lists show it. `message` is cut to 200 bytes; the whole history is in the task itself.
-
-    `dead_at` identifies this death: a redrive or purge that has seen another one changes nothing.
-    """
-
-    task_id: str
-    queue: str
-    handler_ref: str
-    handler_version: str | None
-    dead_at: datetime
-    created_at: datetime
-    code: str
-    type: str | None
-    message: str | None
-    fingerprint: str
-    attempts: int
-    redrive_count: int
-    payload_size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,325 @@
+"""The reference store: the lifecycle's pure functions behind one lock, obviously right, gone with the process.
+
+Other stores are compared with it, step by step. It is also the engine's store in tests.
+"""
+
+import threading
+from bisect import bisect_right, insort
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from rdq_core.domain import lifecycle
+from rdq_core.domain.attempt import Attempt
+from rdq_core.domain.dead import DeadEntry, entry_of
+from rdq_core.domain.ids import shard_of
+from rdq_core.domain.lease import Claim, Grant
+from rdq_core.domain.lifecycle import Edit, Result, Row, Verb
+from rdq_core.domain.task import Failure, Status, Task
+from rdq_core.domain.times import EPOCH, to_millis
+from rdq_core.engine.ports import Candidate, Clock, IdSource, Page, QueueCounts, Submission
+from rdq_core.errors import LeaseLost, TaskConflict, TaskNotFound
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A row with where the index has it and how its death is grouped."""
+
+    row: Row
+    shard: int
+    fingerprint: str = ""
+
+    @property
+    def due_at(self) -> datetime | None:
+        task = self.row.task
+        return task.next_attempt_at or task.lease_expires_at
+
+    @property
+    def entry(self) -> DeadEntry:
+        task = self.row.task
+        return entry_of(task, attempts=len(task.attempts), payload_size=len(task.payload), fingerprint=self.fingerprint)
+
+
+class MemoryStore:
+    """A `TaskStore` in this process's memory, safe between threads."""
+
+    def __init__(self, *, clock: Clock, ids: IdSource) -> None:
+        self._clock = clock
+        self._ids = ids
+        self._lock = threading.RLock()
+        self._kept: dict[str, _Kept] = {}
+        self._due: dict[tuple[str, int], list[tuple[int, str]]] = defaultdict(list)
+
+    # -- submitting ---------------------------------------------------------------------------------------------
+
+    def submit(self, task: Task, *, shards: int) -> Submission:
+        """See `TaskStore.submit`."""
+        with self._lock:
+            now = self._clock.now()
+            present = self._present(task.id, now)
+            if present is None:
+                row = lifecycle.submitted(task, life=self._ids.nonce(), now=now)
+                self._put(_Kept(row, _shard(row.task, shards)))
+                return Submission(row.task, created=True)
+            if present.row.task.queue != task.queue:
+                raise TaskConflict(f"task {task.id} exists in queue {present.row.task.queue}", task_id=task.id)
+            return Submission(present.row.task, created=False)
+
+    # -- claiming -----------------------------------------------------------------------------------------------
+
+    def candidates(self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None) -> Page[Candidate]:
+        """See `TaskStore.candidates`."""
+        with self._lock:
+            due = self._due[queue, shard]
+            start = 0 if after is None else bisect_right(due, after)
+            end = bisect_right(due, (to_millis(until) + 1,))
+            chosen = due[start : min(end, start + limit)]
+            more = chosen[-1] if chosen and start + limit < end else None
+            return Page([self._candidate(task_id) for _, task_id in chosen], more)
+
+    def claim(self, candidate: Candidate, grant: Grant) -> Claim | None:
+        """See `TaskStore.claim`."""
+        return self._lease(
+            candidate.task_id,
+            lambda row: lifecycle.claimed(row, grant) if row.fencing_token == candidate.fencing_token else None,
+            now=grant.now,
+        )
+
+    def lapsed(self, candidate: Candidate, *, now: datetime) -> Claim | None:
+        """See `TaskStore.lapsed`."""
+        with self._lock:
+            present = self._present(candidate.task_id, now)
+            if present is None or present.row.token is None or not present.row.task.is_due(now):
+                return None
+            return _claim_of(present.row)
+
+    def load(self, claim: Claim) -> Task:
+        """See `TaskStore.load`."""
+        return claim.task
+
+    def reclaim(self, lapsed: Claim, attempt: Attempt, grant: Grant) -> Claim | None:
+        """See `TaskStore.reclaim`."""
+        return self._lease(
+            lapsed.task.id, lambda row: lifecycle.reclaimed(row, lapsed.token, attempt, grant), now=grant.now
+        )
+
+    def dead_letter_lapsed(
+        self, lapsed: Claim, attempt: Attempt, failure: Failure, grant: Grant, *, fingerprint: str, expires_at: datetime | None
+    ) -> bool:
+        """See `TaskStore.dead_letter_lapsed`."""
+        try:
+            self._change(
+                lapsed.task.id,
+                Verb.DEAD_LETTER,
+                lambda row: lifecycle.dead_lettered_lapsed(
+                    row, lapsed.token, attempt, failure, now=grant.now, expires_at=expires_at
+                ),
+                fingerprint=fingerprint,
+            )
+        except LeaseLost:
+            return False
+        return True
+
+    # -- by the holder ------------------------------------------------------------------------------------------
+
+    def heartbeat(self, claim: Claim, lease_expires_at: datetime) -> None:
+        """See `TaskStore.heartbeat`."""
+        self._change(
+            claim.task.id, Verb.HEARTBEAT, lambda row: lifecycle.heartbeat(row, claim.token, lease_expires_at)
+        )
+
+    def complete(
+        self, claim: Claim, attempt: Attempt, result: Result, *, now: datetime, expires_at: datetime | None
+    ) -> None:
+        """See `TaskStore.complete`."""
+        self._change(
+            claim.task.id,
+            Verb.COMPLETE,
+            lambda row: lifecycle.completed(row, claim.token, attempt, result, now=now, expires_at=expires_at),
+        )
+
+    def reschedule(self, claim: Claim, attempt: Attempt, failure: Failure, *, due_at: datetime) -> None:
+        """See `TaskStore.reschedule`."""
+        self._change(
+            claim.task.id,
+            Verb.RESCHEDULE,
+            lambda row: lifecycle.rescheduled(row, claim.token, attempt, failure, due_at=due_at),
+        )
+
+    def dead_letter(
+        self,
+        claim: Claim,
+        attempt: Attempt | None,
+        failure: Failure,
+        *,
+        now: datetime,
+        fingerprint: str,
+        expires_at: datetime | None,
+    ) -> None:
+        """See `TaskStore.dead_letter`."""
+        self._change(
+            claim.task.id,
+            Verb.DEAD_LETTER,
+            lambda row: lifecycle.dead_lettered(
+                row, claim.token, attempt, failure, now=now, expires_at=expires_at
+            ),
+            fingerprint=fingerprint,
+        )
+
+    def release(self, claim: Claim, failure: Failure, *, due_at: datetime) -> None:
+        """See `TaskStore.release`."""
+        self._change(
+            claim.task.id, Verb.RELEASE, lambda row: lifecycle.released(row, claim.token, failure, due_at=due_at)
+        )
+
+    # -- by anybody ---------------------------------------------------------------------------------------------
+
+    def cancel(self, task_id: str, *, now: datetime, op_id: str, expires_at: datetime | None) -> Task:  # noqa: ARG002 - no answer is ever lost here
+        """See `TaskStore.cancel`."""
+        with self._lock:
+            kept = self._existing(task_id, now)
+            return self._put(
+                replace(kept, row=lifecycle.cancelled(kept.row, now=now, expires_at=expires_at))
+            ).row.task
+
+    def redrive(self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int) -> Task:  # noqa: ARG002 - no answer is ever lost here
+        """See `TaskStore.redrive`."""
+        with self._lock:
+            kept = self._dead_since(entry, Verb.REDRIVE, now)
+            row = lifecycle.redriven(kept.row, edit, now=now)
+            return self._put(_Kept(row, _shard(row.task, shards))).row.task
+
+    def purge(self, entry: DeadEntry, *, now: datetime, op_id: str) -> None:  # noqa: ARG002 - no answer is ever lost here
+        """See `TaskStore.purge`."""
+        with self._lock:
+            kept = self._dead_since(entry, Verb.PURGE, now)
+            self._unindex(kept)
+            del self._kept[entry.task_id]
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def get(self, task_id: str) -> Task | None:
+        """See `TaskStore.get`."""
+        with self._lock:
+            kept = self._present(task_id, self._clock.now())
+            return None if kept is None else kept.row.task
+
+    def dead_entry(self, task_id: str) -> DeadEntry | None:
+        """See `TaskStore.dead_entry`."""
+        with self._lock:
+            kept = self._present(task_id, self._clock.now())
+            return kept.entry if kept is not None and kept.row.task.status is Status.DEAD else None
+
+    def dead(self, queue: str, *, limit: int, after: Any = None) -> Page[DeadEntry]:
+        """See `TaskStore.dead`."""
+        with self._lock:
+            entries = sorted((kept.entry for kept in self._living(queue, Status.DEAD)), key=_dead_key)
+            rest = [entry for entry in entries if after is None or _dead_key(entry) > after]
+            page = rest[:limit]
+            return Page(page, _dead_key(page[-1]) if len(rest) > limit else None)
+
+    def counts(self, queue: str) -> QueueCounts:
+        """See `TaskStore.counts`."""
+        with self._lock:
+            waiting = [kept.row.task for kept in self._living(queue, Status.PENDING)]
+            return QueueCounts(
+                pending=len(waiting),
+                in_flight=sum(1 for _ in self._living(queue, Status.IN_FLIGHT)),
+                dead=sum(1 for _ in self._living(queue, Status.DEAD)),
+                oldest_due_at=min((task.next_attempt_at for task in waiting if task.next_attempt_at), default=None),
+                exact=True,
+            )
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _lease(self, task_id: str, step: Callable[[Row], Row | None], *, now: datetime) -> Claim | None:
+        with self._lock:
+            kept = self._present(task_id, now)
+            try:
+                row = None if kept is None else step(kept.row)
+            except LeaseLost:
+                return None
+            if kept is None or row is None:
+                return None
+            return _claim_of(self._put(replace(kept, row=row)).row)
+
+    def _change(self, task_id: str, verb: Verb, step: Callable[[Row], Row], *, fingerprint: str = "") -> None:
+        with self._lock:
+            kept = self._kept.get(task_id)
+            if kept is None:
+                raise lifecycle.lost(task_id, verb)
+            self._put(replace(kept, row=step(kept.row), fingerprint=fingerprint))
+
+    def _put(self, kept: _Kept) -> _Kept:
+        before = self._kept.get(kept.row.task.id)
+        if before is not None:
+            self._unindex(before)
+        self._kept[kept.row.task.id] = kept
+        if kept.due_at is not None:
+            insort(self._due[kept.row.task.queue, kept.shard], (to_millis(kept.due_at), kept.row.task.id))
+        return kept
+
+    def _unindex(self, kept: _Kept) -> None:
+        if kept.due_at is not None:
+            due = self._due[kept.row.task.queue, kept.shard]
+            del due[bisect_right(due, (to_millis(kept.due_at), kept.row.task.id)) - 1]
+
+    def _present(self, task_id: str, now: datetime) -> _Kept | None:
+        kept = self._kept.get(task_id)
+        return None if kept is None or kept.row.is_gone(now) else kept
+
+    def _existing(self, task_id: str, now: datetime) -> _Kept:
+        kept = self._present(task_id, now)
+        if kept is None:
+            raise TaskNotFound(f"no task {task_id}", task_id=task_id)
+        return kept
+
+    def _dead_since(self, entry: DeadEntry, verb: Verb, now: datetime) -> _Kept:
+        kept = self._existing(entry.task_id, now)
+        if kept.row.task.status is not Status.DEAD or kept.row.task.completed_at != entry.dead_at:
+            raise lifecycle.conflict(entry.task_id, kept.row.task.status, verb)
+        return kept
+
+    def _living(self, queue: str, status: Status) -> Iterator[_Kept]:
+        now = self._clock.now()
+        return (
+            kept
+            for kept in self._kept.values()
+            if kept.row.task.queue == queue and kept.row.task.status is status and not kept.row.is_gone(now)
+        )
+
+    def _candidate(self, task_id: str) -> Candidate:
+        kept = self._kept[task_id]
+        task = kept.row.task
+        return Candidate(
+            task_id=task_id,
+            queue=task.queue,
+            due_at=kept.due_at or EPOCH,
+            status=task.status,
+            fencing_token=kept.row.fencing_token,
+            handler_ref=task.handler_ref,
+            concurrency_key=task.concurrency_key,
+        )
+
+
+def _shard(task: Task, shards: int) -> int:
+    return shard_of(task.id, shards, queue=task.queue, concurrency_key=task.concurrency_key)
+
+
+def _dead_key(entry: DeadEntry) -> tuple[datetime, str]:
+    return (entry.dead_at, entry.task_id)
+
+
+def _claim_of(row: Row) -> Claim:
+    task = row.task
+    return Claim(
+        task=replace(task, attempts=()),
+        token=row.token or "",
+        fencing_token=row.fencing_token,
+        claimed_at=row.claimed_at or EPOCH,
+        lease_expires_at=task.lease_expires_at or EPOCH,
+        history_length=len(task.attempts),
+        life=row.life,
+    )
