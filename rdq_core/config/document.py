@@ -1,0 +1,107 @@
+"""What people hand in, a file or the KEY=VALUE of `queue set`, as validated layers."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rdq_core.config.checking import check_file, check_queue, held_by, keys_below
+from rdq_core.config.effective import effective
+from rdq_core.config.merge import deep_merge
+from rdq_core.config.reader import read
+from rdq_core.config.refusals import unknown_key
+from rdq_core.config.schema import QueueKeys
+from rdq_core.config.settings import QueueSettings
+from rdq_core.errors import ConfigInvalid
+
+_FORM: Final = "KEY=VALUE, such as retry.max_attempts=8; an empty value takes the key out again"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A configuration file: the declared layer of every queue that it names, and the defaults that belong to them."""
+
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    queues: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def parse_document(text: str | bytes) -> Document:
+    """The file's layers in canonical spelling, each queue checked together with the defaults.
+
+    The first problem raises ConfigInvalid, its hint lists further ones. Defaults are checked whether used or not.
+    """
+    reading = read(text)
+    return document_of(reading.data, lines=reading.lines)
+
+
+def document_of(data: object, *, lines: Mapping[tuple[str | int, ...], int] | None = None) -> Document:
+    """The same of data that was already parsed, as a program or a CloudFormation resource hands it in."""
+    checked = check_file(data, lines=lines)
+    document = Document(checked.get("defaults", {}), checked.get("queues", {}))
+    QueueSettings.from_plain({**document.defaults, "queue": "defaults"}, path="defaults")
+    for queue, declared in document.queues.items():
+        effective(queue, declared, document.defaults)
+    return document
+
+
+def assign(layer: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
+    """The layer with the KEY=VALUE texts applied in order, validated; an empty value takes its key out.
+
+    Values are read as in a file, so a list is `classification.permanent=[ValueError]`. Whether the outcome gets along
+    with the queue's other layers is for `effective` to say.
+    """
+    changed = deep_merge({}, layer)
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key.strip():
+            raise ConfigInvalid(key.strip() or "set", f"{assignment!r} is refused; accepted: {_FORM}")
+        path = _steps(key.strip(), value)
+        changed = _with(changed, path, _validated(path, value)) if value.strip() else _without(changed, path)
+    return changed
+
+
+def _validated(path: tuple[str, ...], text: str) -> Any:
+    """The value in canonical spelling, checked by itself: a refusal is the assignment's fault, not the layer's."""
+    value = check_queue(_with({}, path, _read(".".join(path), text)), path="")
+    for step in path:
+        value = value[step]
+    return value
+
+
+def _read(key: str, text: str) -> Any:
+    try:
+        return read(text).data
+    except ConfigInvalid as error:
+        raise ConfigInvalid(key, error.problem) from None
+
+
+def _steps(key: str, value: str) -> tuple[str, ...]:
+    """The path that a dotted key means; a handler's name may have dots of its own."""
+    first, _, rest = key.partition(".")
+    path = ("handlers", *_handler_steps(rest)) if first == "handlers" and rest else tuple(key.split("."))
+    keys: Any = QueueKeys
+    for step in path:
+        known = keys_below(keys)
+        if known is not None and step not in known:
+            raise unknown_key(key, value, known)
+        keys = held_by(keys, step)
+    return path
+
+
+def _handler_steps(rest: str) -> tuple[str, ...]:
+    ref, _, last = rest.rpartition(".")
+    if ref.endswith(".outcome"):
+        return (ref.removesuffix(".outcome"), "outcome", last)
+    return (ref, last) if ref else (last,)
+
+
+def _with(layer: Mapping[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    first, *rest = path
+    return {**layer, first: _with(layer.get(first, {}), tuple(rest), value) if rest else value}
+
+
+def _without(layer: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    """The layer without the key, and without the mappings that only held it."""
+    first, *rest = path
+    left = _without(layer.get(first, {}), tuple(rest)) if rest else {}
+    kept = {key: value for key, value in layer.items() if key != first}
+    return {**kept, first: left} if left else kept

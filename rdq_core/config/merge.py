@@ -1,0 +1,51 @@
+"""Layers of plain configuration data, put on top of each other key by key.
+
+    override      what people set, with a reason
+    declared      what a deploy says about the queue
+    definition    what the typed handler was defined with, where the host knows it
+    defaults      of the file that declared the queue
+    built in      what rdq does when nobody says anything
+
+Who stands higher wins, per key. Mappings merge, anything else is replaced whole, lists included.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rdq_core.config.built_in import BUILT_IN
+
+
+def deep_merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """`below` with every key that `above` has, taken from `above`. Neither is changed."""
+    merged = dict(below)
+    for key, value in above.items():
+        merged[key] = _on_top(merged.get(key), value)
+    return merged
+
+
+def _on_top(below: object, above: object) -> object:
+    if not isinstance(above, Mapping):
+        return above
+    return deep_merge(below if isinstance(below, Mapping) else {}, above)
+
+
+def merged(
+    queue: str,
+    declared: Mapping[str, Any],
+    file_defaults: Mapping[str, Any],
+    override: Mapping[str, Any] | None = None,
+    definition: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """One queue's layers as plain data: what is kept beside the layers for readers that don't merge."""
+    layers = (file_defaults, _whole_retry(definition or {}), declared, override or {})
+    result = dict(BUILT_IN)
+    for layer in layers:
+        result = deep_merge(result, layer)
+    return result | {"queue": queue}
+
+
+def _whole_retry(definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A definition that gives `retry` gives all of it: no file's defaults shine through; jitter is 0 unless said."""
+    if "retry" not in definition:
+        return definition
+    return {**definition, "retry": {**BUILT_IN["retry"], "jitter": 0.0, **definition["retry"]}}
