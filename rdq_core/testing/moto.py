@@ -1,0 +1,100 @@
+"""moto as a store that several threads can use at once, in this process or as a server on the loopback interface.
+
+The invariant: one DynamoDB action at a time. moto itself reads, checks and writes in separate steps, so threads that
+race for one conditional write can all win, and the rollback of a failed transaction loses other threads' commits.
+
+Needs `pip install rdq-core[testing]`.
+"""
+
+import functools
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Self
+
+from moto import mock_aws
+from moto.dynamodb.responses import DynamoHandler
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import make_server
+
+ACTIONS: Final = threading.RLock()
+
+
+def make_moto_atomic() -> None:
+    """Let moto's DynamoDB carry out one action at a time in this process, from now on.
+
+    Calling it again changes nothing, and there is no way back: nobody wants the other behaviour.
+    """
+    unlocked = DynamoHandler.call_action
+    if hasattr(unlocked, "rdq_atomic"):
+        return
+
+    @functools.wraps(unlocked)
+    def call_action(self: DynamoHandler) -> Any:
+        with ACTIONS:
+            return unlocked(self)
+
+    call_action.rdq_atomic = True  # type: ignore[attr-defined]
+    DynamoHandler.call_action = call_action  # type: ignore[method-assign]
+
+
+@contextmanager
+def atomic_moto() -> Iterator[None]:
+    """Within it, boto3 clients of this process talk to an empty moto whose DynamoDB is safe for threads.
+
+    Clients made before it are not affected. Requests to an `endpoint_url` of this machine still go where they say.
+    """
+    make_moto_atomic()
+    with mock_aws():
+        yield
+
+
+class AtomicMotoServer:
+    """moto's server on 127.0.0.1, in a thread of this process, with its DynamoDB made safe for threads.
+
+    Other processes reach it through `AWS_ENDPOINT_URL=server.endpoint_url`, with any credentials and region. Every
+    server of a process, and `atomic_moto`, show the same tables: moto keeps one state a process. It serves as soon as
+    it is made; use it in a `with` statement, or call `stop` when done.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        """`port` 0 takes a free one. Raises OSError when the port is taken."""
+        make_moto_atomic()
+        # The socket is opened here because werkzeug, on a port that is taken, ends the process.
+        with socket.create_server(("127.0.0.1", port)) as listening:
+            self._server = make_server(
+                "127.0.0.1",
+                listening.getsockname()[1],
+                DomainDispatcherApplication(create_backend_app),
+                threaded=True,
+                request_handler=_QuietHandler,
+                fd=listening.fileno(),
+            )
+        self._thread = threading.Thread(target=self._server.serve_forever, args=[0.02], name="moto-server", daemon=True)
+        self._thread.start()
+
+    @property
+    def endpoint_url(self) -> str:
+        """Where it listens, as in `http://127.0.0.1:40123`."""
+        return f"http://127.0.0.1:{self._server.port}"
+
+    def stop(self) -> None:
+        """Answer no more requests and free the port. What was stored stays in this process."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+
+
+class _QuietHandler(MotoRequestHandler):
+    # A new connection for each request costs more than the request.
+    protocol_version = "HTTP/1.1"
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Requests are not worth a line on a screen that tells another story."""

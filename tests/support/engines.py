@@ -1,0 +1,100 @@
+"""The storage engines that tests run on: atomic moto in this process, and ministack.
+
+A test that asks for `engine` runs once on each; one that asks for `moto` or `ministack` on that one. Each gets an AWS
+that is empty and its own, without tables: `create_tables` of `rdq_core.stores.dynamodb.schema` makes them.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import boto3
+import pytest
+from botocore.config import Config
+from moto.backends import get_backend
+
+from rdq_core.testing.moto import atomic_moto
+from tests.support.ministack import Ministack
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+REGION: Final = "eu-central-1"
+SERVICES: Final = ("dynamodb", "s3")
+
+# ministack takes an access key of twelve digits for an account number: an empty account a test.
+_accounts = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An empty AWS of one test's own. `endpoint_url` is None where only this process can reach it."""
+
+    name: Literal["moto", "ministack"]
+    access_key: str = "test"
+    endpoint_url: str | None = None
+
+    @property
+    def dynamodb(self) -> "DynamoDBClient":
+        """A new DynamoDB client that tries once."""
+        client: DynamoDBClient = self.client("dynamodb")
+        return client
+
+    def client(self, service: str, *, attempts: int = 1) -> Any:
+        """A new boto3 client. botocore tries once, unless told otherwise: a scripted fault then reaches the caller."""
+        return boto3.session.Session().client(  # type: ignore[call-overload]
+            service,
+            endpoint_url=self.endpoint_url,
+            region_name=REGION,
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key="test",
+            config=Config(retries={"mode": "standard", "total_max_attempts": attempts}),
+        )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a child process needs in its environment to reach the engine. Raises RuntimeError where none can."""
+        if self.endpoint_url is None:
+            raise RuntimeError(f"{self.name} lives in this process alone")
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint_url,
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_DEFAULT_REGION": REGION,
+        }
+
+
+@pytest.fixture(scope="session")
+def moto_session() -> Iterator[None]:
+    """One mock a session: a new one for each test would cost ten times as much as its tables."""
+    with atomic_moto():
+        yield
+
+
+@pytest.fixture(scope="session")
+def ministack_server() -> Iterator[Ministack]:
+    """The session's ministack, started for the first test that needs it. One that can't start fails the test."""
+    with Ministack() as server:
+        yield server
+
+
+@pytest.fixture
+def moto(moto_session: None) -> Engine:
+    """The atomic moto of this process, emptied."""
+    for service in SERVICES:
+        get_backend(service).reset()
+    return Engine("moto")
+
+
+@pytest.fixture
+def ministack(ministack_server: Ministack) -> Engine:
+    """ministack, in an account that nobody has used. Mark the test with `ministack` too."""
+    return Engine("ministack", access_key=f"{next(_accounts):012d}", endpoint_url=ministack_server.endpoint_url)
+
+
+@pytest.fixture(params=["moto", pytest.param("ministack", marks=pytest.mark.ministack)])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Each engine in turn."""
+    chosen: Engine = request.getfixturevalue(request.param)
+    return chosen
