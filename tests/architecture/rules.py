@@ -1,0 +1,124 @@
+"""What may import what. Each rule returns its violations as sentences; none is good news.
+
+errors <- domain <- config <- engine <- {stores, handlers, ops} <- runtime <- client <- {functions, cli, testing}
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tests.architecture.source import Import, Source
+
+LAYERS: Final = (
+    ("rdq_core.errors",),
+    ("rdq_core.domain",),
+    ("rdq_core.config",),
+    ("rdq_core.engine",),
+    ("rdq_core.stores", "rdq_core.handlers", "rdq_core.ops"),
+    ("rdq_core.runtime",),
+    ("rdq_core.client",),
+    ("functions", "rdq_core.cli", "rdq_core.testing"),
+)
+"""From the ground up. A part imports itself and what lies below it; never a neighbour of its own layer."""
+
+ONLY_IN: Final = {
+    "boto3": ("rdq_core.stores.dynamodb", "rdq_core.handlers.aws_lambda", "rdq_core.runtime", "rdq_core.testing"),
+    "botocore": ("rdq_core.stores.dynamodb", "rdq_core.handlers.aws_lambda", "rdq_core.runtime", "rdq_core.testing"),
+    "aws_lambda_powertools": ("rdq_core.runtime", "functions"),
+    "moto": ("rdq_core.testing",),
+    "flask": ("rdq_core.testing",),
+    "werkzeug": ("rdq_core.testing",),
+    "typer": ("rdq_core.cli",),
+    "click": ("rdq_core.cli",),
+    "rich": ("rdq_core.cli",),
+}
+"""Where other people's packages may be imported, of what is shipped."""
+
+IMPURE: Final = (
+    "os",
+    "io",
+    "time",
+    "random",
+    "secrets",
+    "uuid",
+    "socket",
+    "threading",
+    "subprocess",
+    "pathlib",
+    "tempfile",
+    "shutil",
+    "logging",
+    "asyncio",
+    "urllib.request",
+    "http",
+    "ulid",
+)
+"""What the domain does without: it is told the time and the jitter, and does nothing that shows."""
+
+VAGUE: Final = frozenset({"utils", "util", "common", "helpers", "helper", "models", "base", "types", "misc"})
+"""Names that say nothing about what belongs there."""
+
+MOST_LINES: Final = 400
+
+
+def turned_arrows(source: Source) -> Iterator[str]:
+    """Imports that go up, or to a neighbour."""
+    home = _place(source.module)
+    for found in source.imports:
+        there = _place(found.name)
+        if home is None or there is None or there == home or _is_allowed_exception(source, found):
+            continue
+        if there[0] >= home[0]:
+            yield f"{source.module}:{found.line} imports {found.name}: {home[1]} must not know {there[1]}"
+
+
+def foreign_imports(source: Source) -> Iterator[str]:
+    """Other people's packages, imported where they don't belong."""
+    for found in source.imports:
+        for package, homes in ONLY_IN.items():
+            if found.is_of(package) and not source.is_in(*homes, "infra"):
+                yield f"{source.module}:{found.line} imports {found.name}: only {', '.join(homes)} may"
+
+
+def knowing_infra(source: Source) -> Iterator[str]:
+    """What infra imports of the product besides the tables' shape."""
+    for found in source.imports:
+        if source.is_in("infra") and found.is_of("rdq_core") and not found.is_of("rdq_core.stores.dynamodb.schema"):
+            yield f"{source.module}:{found.line} imports {found.name}: infra may know stores.dynamodb.schema alone"
+
+
+def impure_domain(source: Source) -> Iterator[str]:
+    """I/O, clocks and dice in the domain."""
+    if not source.is_in("rdq_core.domain"):
+        return
+    for found in source.imports:
+        if any(found.is_of(module) for module in IMPURE):
+            yield f"{source.module}:{found.line} imports {found.name}: the domain is pure"
+    for line, name in source.calls():
+        if name in {"now", "utcnow", "today", "open", "print", "input"}:
+            yield f"{source.module}:{line} calls {name}: the domain is told, and does nothing that shows"
+
+
+def vague_names(source: Source) -> Iterator[str]:
+    """Modules and packages whose name says nothing."""
+    for part in source.module.split("."):
+        if part in VAGUE:
+            yield f"{source.module}: call it by what it does, not {part}"
+
+
+def long_files(source: Source) -> Iterator[str]:
+    """Files that nobody reads to the end."""
+    if (lines := source.code_lines()) > MOST_LINES:
+        yield f"{source.module} has {lines} lines of code; {MOST_LINES} are the most"
+
+
+def _place(name: str) -> tuple[int, str] | None:
+    for height, layer in enumerate(LAYERS):
+        for part in layer:
+            if name == part or name.startswith(f"{part}."):
+                return height, part
+    return None
+
+
+def _is_allowed_exception(source: Source, found: Import) -> bool:
+    # `rdq demo` runs on the test kit's engine. No other command may, and no start of the command line pays for it.
+    return found.late and source.is_in("rdq_core.cli") and found.is_of("rdq_core.testing")
