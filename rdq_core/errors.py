@@ -15,8 +15,8 @@
     ├── ConfigConflict    somebody wrote the configuration since it was read
     └── NotRegistered     no handler or definition has this name here
 
-`Abort`, `Retryable` and `RetryAfter` are signals of a handler and live in `rdq_core.domain.outcome`: they are no errors.
-Messages name fields, ids, sizes and limits, never a payload or a header's value.
+`Abort`, `Retryable` and `RetryAfter` are signals of a handler and live in `rdq_core.domain.outcome`: they are no
+errors. Messages name fields, ids, sizes and limits, never a payload or a header's value.
 """
 
 from typing import Any, ClassVar
@@ -25,13 +25,15 @@ from typing import Any, ClassVar
 class RdqError(Exception):
     """The root of rdq's errors.
 
-    `code` is stable across releases and safe to branch on; the message is for people and may change. `hint` says what to
-    do next, or is None.
+    `code` is stable across releases and safe to branch on; the message is for people and may change. `hint` says what
+    to do next, or is None.
     """
 
     default_code: ClassVar[str] = "internal"
 
-    def __init__(self, message: str, *, code: str | None = None, task_id: str | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, code: str | None = None, task_id: str | None = None, hint: str | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.code = code or self.default_code
@@ -99,8 +101,8 @@ class StaleCursor(RdqError):
 class StoreFailed(RdqError):
     """Storage refused or did not answer, after every retry.
 
-    `may_have_happened` is False when the write surely did not take place, True when its answer was lost. Every rdq write
-    is safe to repeat in both cases.
+    `may_have_happened` is False when the write surely did not take place, True when its answer was lost. Every rdq
+    write is safe to repeat in both cases.
     """
 
     default_code = "task_store_failed"
@@ -125,7 +127,9 @@ class CorruptItem(RdqError):
 
 
 class ConfigInvalid(RdqError):
-    """Queue configuration is refused and nothing was stored. `path` names the key, as in `queues.billing.retry.jitter`."""
+    """Queue configuration is refused and nothing was stored. `path` names the key, as in
+    `queues.billing.retry.jitter`.
+    """
 
     default_code = "config_invalid"
 

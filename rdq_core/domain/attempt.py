@@ -61,8 +61,8 @@ TYPE_OF_CODE: Final[Mapping[str, str]] = {
 class AttemptError:
     """Why an attempt failed, bounded and scrubbed so that it can always be stored.
 
-    `type` is the exception's full name or one of rdq's own; `code` is stable and safe to branch on; `detail` is JSON that
-    the handler attached. `unknown` holds fields that a newer writer put there; they survive a write and a read.
+    `type` is the exception's full name or one of rdq's own; `code` is stable and safe to branch on; `detail` is JSON
+    that the handler attached. `unknown` holds fields that a newer writer put there; they survive a write and a read.
     """
 
     type: str
@@ -77,8 +77,9 @@ class AttemptError:
 class Attempt:
     """One entry of the history.
 
-    `attempt_no` counts 1, 2, 3 over the task's whole life. `finished_at` is None when nobody saw the end (LEASE_EXPIRED).
-    `worker` says who ran it. `fencing_token` is None for failures that happened before the submit, which spend no budget.
+    `attempt_no` counts 1, 2, 3 over the task's whole life. `finished_at` is None when nobody saw the end
+    (LEASE_EXPIRED). `worker` says who ran it. `fencing_token` is None for failures that happened before the submit,
+    which spend no budget.
     """
 
     attempt_no: int
@@ -93,7 +94,12 @@ class Attempt:
 
 def own_error(code: Code, message: str, *, detail: Any = None) -> AttemptError:
     """An error that rdq itself found, with the type that goes with its code and no stack."""
-    return AttemptError(type=TYPE_OF_CODE.get(code, "rdq.Failed"), code=code, message=truncate(message, limits.MAX_MESSAGE_BYTES), detail=detail)
+    return AttemptError(
+        type=TYPE_OF_CODE.get(code, "rdq.Failed"),
+        code=code,
+        message=truncate(message, limits.MAX_MESSAGE_BYTES),
+        detail=detail,
+    )
 
 
 def error_from(exception: BaseException, *, code: str = Code.FAILED, detail: Any = None) -> AttemptError:
@@ -147,7 +153,9 @@ def bounded_detail(detail: Any) -> Any:
 def _stack_of(exception: BaseException) -> str:
     """The traceback with its causes; circular ones are cut by the standard library."""
     try:
-        return truncate("".join(traceback.TracebackException.from_exception(exception).format()), limits.MAX_STACK_BYTES)
+        return truncate(
+            "".join(traceback.TracebackException.from_exception(exception).format()), limits.MAX_STACK_BYTES
+        )
     except Exception as broken:  # noqa: BLE001 - formatting runs code of the application
         return f"(no stack: formatting it raised {type_name(broken)})"
 

@@ -1,10 +1,10 @@
 """How a handler's end becomes an outcome: the first rule that applies, and which one it was.
 
-    1 mapper    the handler's own reading
-    2 signal    what was raised says so, itself or through `raise ... from`
-    3 class     exception classes registered in code, the most specific one
-    4 glob      the queue's patterns on the error's type; permanent wins
-    5 default   a return is success, an exception is retryable
+1 mapper    the handler's own reading
+2 signal    what was raised says so, itself or through `raise ... from`
+3 class     exception classes registered in code, the most specific one
+4 glob      the queue's patterns on the error's type; permanent wins
+5 default   a return is success, an exception is retryable
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -99,7 +99,9 @@ def _by_mapper(mapper: OutcomeMapper, end: Returned | Raised, now: datetime) -> 
 
 def _mapped_failure(answer: Outcome, raised: Exception | None) -> Verdict:
     if answer in (Outcome.RETRYABLE_FAILURE, Outcome.PERMANENT_FAILURE):
-        error = error_from(raised) if raised else own_error(Code.FAILED, "the mapper called the returned value a failure")
+        error = (
+            error_from(raised) if raised else own_error(Code.FAILED, "the mapper called the returned value a failure")
+        )
         return Verdict(outcome=answer, rule="mapper", error=error)
     unknown = own_error(Code.OUTCOME_UNKNOWN, f"the mapper answered a {type(answer).__name__} that is no outcome")
     return Verdict(outcome=Outcome.RETRYABLE_FAILURE, rule="mapper", error=unknown)

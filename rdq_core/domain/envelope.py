@@ -143,7 +143,9 @@ def draft_from_envelope(data: Mapping[str, Any], *, task_id: str, now: datetime)
     `next_attempt_at` counts: it is when the task shall run.
     """
     fields = _Fields(data)
-    return Task(**_submitted_part(fields, task_id=task_id), created_at=now, next_attempt_at=fields.time("next_attempt_at"))
+    return Task(
+        **_submitted_part(fields, task_id=task_id), created_at=now, next_attempt_at=fields.time("next_attempt_at")
+    )
 
 
 def _submitted_part(fields: "_Fields", *, task_id: str) -> dict[str, Any]:
@@ -212,7 +214,8 @@ class _Fields:
         self._prefix = prefix
 
     def text(self, name: str) -> str | None:
-        return self._get(name, str, "text")
+        value: str | None = self._get(name, str, "text")
+        return value
 
     def encoded(self, name: str) -> bytes | None:
         text = self.text(name)

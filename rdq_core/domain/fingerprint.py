@@ -18,7 +18,9 @@ _PYTHON_FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]+)", line \d+, in (?P<func
 _NODE_FRAME = re.compile(
     r"^\s*at (?:async )?(?P<function>[\w$.<>\[\] ]+) \((?P<file>[^()\n]+?):\d+:\d+\)$", re.MULTILINE
 )
-_JAVA_FRAME = re.compile(r"^\s*at (?P<function>[\w$.<>/]+)\((?P<file>[\w$]+\.\w+|Native Method|Unknown Source)[^)\n]*\)$", re.MULTILINE)
+_JAVA_FRAME = re.compile(
+    r"^\s*at (?P<function>[\w$.<>/]+)\((?P<file>[\w$]+\.\w+|Native Method|Unknown Source)[^)\n]*\)$", re.MULTILINE
+)
 _FOREIGN: Final = (
     "site-packages",
     "dist-packages",
@@ -43,7 +45,9 @@ _VARYING: Final = (
 
 def fingerprint(handler_ref: str, error: AttemptError, *, override: str | None = None) -> str:
     """The group of a failure, as in `v1:3f2a90c1d0ab`. An `override` by the handler stands for everything else."""
-    place = (override,) if override else (error.code, error.type, top_frame(error.stack) or normalise(error.message or ""))
+    place = (
+        (override,) if override else (error.code, error.type, top_frame(error.stack) or normalise(error.message or ""))
+    )
     digest = hashlib.sha256("\0".join((handler_ref, *map(str, place))).encode("utf-8", "replace")).hexdigest()
     return f"{VERSION}:{digest[:_LENGTH]}"
 

@@ -1,8 +1,8 @@
 """The right to settle a task: who was given it, until when, and what fences off everybody else.
 
-    claim ──────────── lease_expires_at          a heartbeat moves the right end, never to the left
-      │   held: token is current   │   lapsed: token is still current, so a late outcome counts,
-      │                            │   until somebody's reclaim replaces it
+claim ──────────── lease_expires_at          a heartbeat moves the right end, never to the left
+  │   held: token is current   │   lapsed: token is still current, so a late outcome counts,
+  │                            │   until somebody's reclaim replaces it
 """
 
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ class Claim:
 
     `token` is opaque and secret; every write after the claim presents it. `fencing_token` only ever grows for an id, so
     that other systems can refuse an older holder. `claimed_at` is when the work started. `history_length` counts the
-    attempts on record, `last_attempt` is the store's own handle on the newest, `life` tells this task from an earlier one
-    of the same id.
+    attempts on record, `last_attempt` is the store's own handle on the newest, `life` tells this task from an earlier
+    one of the same id.
     """
 
     task: Task

@@ -75,8 +75,8 @@ def allowed(status: Status) -> frozenset[Verb]:
 class Row:
     """A task with what never leaves the store.
 
-    `life` is a nonce that tells this task from an earlier one of the same id. `token` is the present claim's, None while
-    nobody holds the task. `expires_at` is when the row stops existing, None while it may not.
+    `life` is a nonce that tells this task from an earlier one of the same id. `token` is the present claim's, None
+    while nobody holds the task. `expires_at` is when the row stops existing, None while it may not.
     """
 
     task: Task
@@ -154,7 +154,9 @@ def heartbeat(row: Row, token: str, lease_expires_at: datetime) -> Row:
     return replace(row, task=replace(row.task, lease_expires_at=held_until))
 
 
-def completed(row: Row, token: str, attempt: Attempt, result: Result, *, now: datetime, expires_at: datetime | None) -> Row:
+def completed(
+    row: Row, token: str, attempt: Attempt, result: Result, *, now: datetime, expires_at: datetime | None
+) -> Row:
     """Succeeded, with the result and the success as the last attempt."""
     _require_holder(row, Verb.COMPLETE, token)
     task = replace(

@@ -1,7 +1,7 @@
 """Every bound of a task, one constant each, and the checks that refuse what exceeds them.
 
-A refusal names the field, the value's size and the limit, and happens before anything is written. Values themselves never
-appear in a message: they may be private.
+A refusal names the field, the value's size and the limit, and happens before anything is written. Values themselves
+never appear in a message: they may be private.
 """
 
 import json
@@ -91,7 +91,8 @@ def check_bytes(field: str, value: object, *, most: int) -> bytes:
 def check_headers(headers: object, *, own: bool) -> dict[str, str]:
     """A flat map of text to text, bounded in entries and bytes.
 
-    `own` headers are the caller's, which may not start with `rdq.`; otherwise the well-known `rdq.` headers pass as well.
+    `own` headers are the caller's, which may not start with `rdq.`; otherwise the well-known `rdq.` headers pass as
+    well.
     """
     if not isinstance(headers, Mapping):
         raise InputInvalid("headers", f"must be a map of text to text, not {type(headers).__name__}")
@@ -119,7 +120,9 @@ def check_unknown(unknown: Mapping[str, Any]) -> None:
     """Unknown envelope fields, all together, as JSON."""
     size = len(json.dumps(dict(unknown), ensure_ascii=False).encode("utf-8", "replace")) if unknown else 0
     if size > MAX_UNKNOWN_BYTES:
-        raise InputInvalid("envelope", f"unknown fields are {size} bytes in all; at most {MAX_UNKNOWN_BYTES} are allowed")
+        raise InputInvalid(
+            "envelope", f"unknown fields are {size} bytes in all; at most {MAX_UNKNOWN_BYTES} are allowed"
+        )
 
 
 def check_concurrency_key(value: object) -> str:
@@ -133,7 +136,9 @@ def check_run_at(value: object, *, now: datetime) -> datetime:
     if not isinstance(value, datetime):
         raise InputInvalid("run_at", f"must be a datetime, not {type(value).__name__}")
     if value.tzinfo is None or value.utcoffset() is None:
-        raise InputInvalid("run_at", "has no time zone", hint="use datetime.now(timezone.utc) or another aware datetime")
+        raise InputInvalid(
+            "run_at", "has no time zone", hint="use datetime.now(timezone.utc) or another aware datetime"
+        )
     if value > now + MAX_RUN_AHEAD:
         raise InputInvalid("run_at", f"is more than {MAX_RUN_AHEAD.days} days ahead")
     return value

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from rdq_core.config.units import parse_duration
 from rdq_core.domain.attempt import Code, Outcome
 from rdq_core.domain.limits import MAX_RETRY_AFTER
-from rdq_core.config.units import parse_duration
 
 
-class Signal(Exception):  # noqa: N818 - a signal is not an error
+class Signal(Exception):
     """The root of the signals. `code` is the application's own failure code, `detail` small JSON for whoever looks."""
 
     def __init__(self, code: str, message: str = "", *, detail: Any = None, fingerprint: str | None = None) -> None:
@@ -35,8 +35,8 @@ class Retryable(Signal):
 class RetryAfter(Signal):
     """Trying again makes sense, but not before a delay. Jitter only adds to it and `max_backoff` does not shorten it.
 
-    `delay` is a timedelta, text with a unit (`"30s"`), or the value of an HTTP `Retry-After` header: whole seconds or an
-    HTTP date. At most 30 days; a delay that is none of these raises ValueError.
+    `delay` is a timedelta, text with a unit (`"30s"`), or the value of an HTTP `Retry-After` header: whole seconds or
+    an HTTP date. At most 30 days; a delay that is none of these raises ValueError.
     """
 
     def __init__(
@@ -64,8 +64,8 @@ def _from_text(text: str) -> timedelta | datetime:
     if text.isascii() and text.isdigit():  # delay-seconds of RFC 9110, 10.2.3
         return timedelta(seconds=min(int(text[:12]), 10**9))
     if "," in text:
-        moment = parsedate_to_datetime(text)
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        moment: datetime = parsedate_to_datetime(text)
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return parse_duration(text)
 
 

@@ -33,7 +33,9 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What decided last about a task: the reason why it is dead, or waits. `type` and `message` are None in short reads."""
+    """What decided last about a task: the reason why it is dead, or waits. `type` and `message` are None in short
+    reads.
+    """
 
     code: str
     type: str | None = None
@@ -46,8 +48,8 @@ class Task:
 
     `id` stays the same for the task's whole life, redrives included. `attempt_count` is what is spent of the present
     budget: 0 again after a redrive, while the attempts' numbers go on. `next_attempt_at` is set only while PENDING,
-    `lease_expires_at` only while IN_FLIGHT, `completed_at` only when terminal. `attempts` is the history, oldest first; it
-    is empty in lists and in claims, where only its length is known. `payload` is never looked into by rdq.
+    `lease_expires_at` only while IN_FLIGHT, `completed_at` only when terminal. `attempts` is the history, oldest
+    first; it is empty in lists and in claims, where only its length is known. `payload` is never looked into by rdq.
     """
 
     id: str
@@ -86,7 +88,9 @@ _MESSAGES: Final[Mapping[str, str]] = {
 
 
 def failure_of(code: str | None, last: Attempt | None) -> Failure | None:
-    """The failure that a stored code stands for: the last attempt's error where the code is its, else rdq's own words."""
+    """The failure that a stored code stands for: the last attempt's error where the code is its, else rdq's own
+    words.
+    """
     if code is None:
         return None
     if last is not None and last.error is not None and last.error.code == code:

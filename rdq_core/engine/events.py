@@ -3,10 +3,17 @@
 An event has no room for payloads, header values or results, so nobody can log them by accident.
 """
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Final
 
 from rdq_core.domain.attempt import Outcome
+from rdq_core.domain.task import Task
+
+_TRACEPARENT_PARTS: Final = 4
+_TRACE_ID = re.compile("(?!0{32})[0-9a-f]{32}")
 
 
 class EventName(StrEnum):
@@ -49,3 +56,22 @@ class Event:
     lateness_ms: int | None = None
     duration_ms: int | None = None
     delay_ms: int | None = None
+
+
+def event_of(name: EventName, task: Task, **details: Any) -> Event:
+    """An event about a task, with the trace that it was submitted under."""
+    return Event(
+        name=name,
+        task_id=task.id,
+        queue=task.queue,
+        handler_ref=task.handler_ref,
+        trace_id=trace_id(task.headers),
+        **details,
+    )
+
+
+def trace_id(headers: Mapping[str, str]) -> str | None:
+    """The trace id out of a W3C `traceparent` header; None when there is none, or it isn't one."""
+    parts = headers.get("traceparent", "").split("-")
+    well_formed = len(parts) >= _TRACEPARENT_PARTS and _TRACE_ID.fullmatch(parts[1])
+    return parts[1] if well_formed else None

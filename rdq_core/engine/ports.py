@@ -1,8 +1,8 @@
 """What the engine needs from outside, as it would be read aloud. Stores and hosts implement it; their names are final.
 
-Three families of errors come out of a `TaskStore`: `LeaseLost` when the caller's claim is not the present one (nothing was
-changed, nothing will be: stop the work), `TaskConflict` or `TaskNotFound` when a person's request does not fit the state,
-and `StoreFailed` when storage did not answer.
+Three families of errors come out of a `TaskStore`: `LeaseLost` when the caller's claim is not the present one
+(nothing was changed, nothing will be: stop the work), `TaskConflict` or `TaskNotFound` when a person's request does
+not fit the state, and `StoreFailed` when storage did not answer.
 """
 
 import threading
@@ -125,8 +125,8 @@ class TaskStore(Protocol):
         """Store a new task, due at its `next_attempt_at` or at once, with the failures it already has in `attempts`.
 
         An id that exists in the same queue gives the stored task back, untouched, however far it has got; one whose
-        retention is over counts as absent. In another queue: TaskConflict. Bodies too large for this store: InputInvalid,
-        before anything is written. `shards` is the queue's `index_shards`.
+        retention is over counts as absent. In another queue: TaskConflict. Bodies too large for this store:
+        InputInvalid, before anything is written. `shards` is the queue's `index_shards`.
         """
         ...
 
@@ -159,7 +159,14 @@ class TaskStore(Protocol):
         ...
 
     def dead_letter_lapsed(
-        self, lapsed: Claim, attempt: Attempt, failure: Failure, grant: Grant, *, fingerprint: str, expires_at: datetime | None
+        self,
+        lapsed: Claim,
+        attempt: Attempt,
+        failure: Failure,
+        grant: Grant,
+        *,
+        fingerprint: str,
+        expires_at: datetime | None,
     ) -> bool:
         """Dead-letter a task whose lapsed lease spent the last of its budget. False when somebody was faster."""
         ...
@@ -207,7 +214,9 @@ class TaskStore(Protocol):
         ...
 
     def redrive(self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int) -> Task:
-        """Send a dead task back: due now, full budget, history kept. TaskConflict when it is not dead since `dead_at`."""
+        """Send a dead task back: due now, full budget, history kept. TaskConflict when it is not dead since
+        `dead_at`.
+        """
         ...
 
     def purge(self, entry: DeadEntry, *, now: datetime, op_id: str) -> None:
@@ -295,14 +304,16 @@ class Invoker(Protocol):
 class Handler:
     """Code registered under a stable name.
 
-    `call` decodes the task's payload as the handler's annotations say, runs it with its context and answers what it
-    returned; InputInvalid out of `decode` means that the payload will never fit. `is_async` handlers run on an event loop.
+    `decode` makes the handler's input of the payload: InputInvalid means that it will never fit. `call` runs the
+    handler on it; what an `is_async` one answers is awaited on an event loop. `encode` makes a storable result of
+    what it returned: OutputInvalid means that it can't be one.
     """
 
     ref: str
     version: str | None
     decode: Callable[[Task], Any]
     call: "Callable[[Any, TaskContext], Any]"
+    encode: Callable[[Any], Result]
     is_async: bool = False
     outcome: OutcomeMapper | None = None
 
@@ -339,4 +350,3 @@ class ErrorSink(Protocol):
     def __call__(self, error: BaseException, *, where: str) -> None:
         """Tell of an error. Must not raise."""
         ...
-

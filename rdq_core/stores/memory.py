@@ -106,7 +106,14 @@ class MemoryStore:
         )
 
     def dead_letter_lapsed(
-        self, lapsed: Claim, attempt: Attempt, failure: Failure, grant: Grant, *, fingerprint: str, expires_at: datetime | None
+        self,
+        lapsed: Claim,
+        attempt: Attempt,
+        failure: Failure,
+        grant: Grant,
+        *,
+        fingerprint: str,
+        expires_at: datetime | None,
     ) -> bool:
         """See `TaskStore.dead_letter_lapsed`."""
         try:
@@ -126,9 +133,7 @@ class MemoryStore:
 
     def heartbeat(self, claim: Claim, lease_expires_at: datetime) -> None:
         """See `TaskStore.heartbeat`."""
-        self._change(
-            claim.task.id, Verb.HEARTBEAT, lambda row: lifecycle.heartbeat(row, claim.token, lease_expires_at)
-        )
+        self._change(claim.task.id, Verb.HEARTBEAT, lambda row: lifecycle.heartbeat(row, claim.token, lease_expires_at))
 
     def complete(
         self, claim: Claim, attempt: Attempt, result: Result, *, now: datetime, expires_at: datetime | None
@@ -162,9 +167,7 @@ class MemoryStore:
         self._change(
             claim.task.id,
             Verb.DEAD_LETTER,
-            lambda row: lifecycle.dead_lettered(
-                row, claim.token, attempt, failure, now=now, expires_at=expires_at
-            ),
+            lambda row: lifecycle.dead_lettered(row, claim.token, attempt, failure, now=now, expires_at=expires_at),
             fingerprint=fingerprint,
         )
 
@@ -180,9 +183,7 @@ class MemoryStore:
         """See `TaskStore.cancel`."""
         with self._lock:
             kept = self._existing(task_id, now)
-            return self._put(
-                replace(kept, row=lifecycle.cancelled(kept.row, now=now, expires_at=expires_at))
-            ).row.task
+            return self._put(replace(kept, row=lifecycle.cancelled(kept.row, now=now, expires_at=expires_at))).row.task
 
     def redrive(self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int) -> Task:  # noqa: ARG002 - no answer is ever lost here
         """See `TaskStore.redrive`."""

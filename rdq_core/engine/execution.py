@@ -1,0 +1,83 @@
+"""One handler running on a thread of its own, so that whoever watches it is never stopped by it."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from rdq_core.domain.classification import Raised, Returned
+from rdq_core.engine.context import TaskContext
+from rdq_core.engine.ports import Handler
+
+
+class Execution:
+    """A started handler. `ended` is set when its thread is done with it; `end` then says how.
+
+    A thread can't be killed: one that ignores its cancellation lives on as a daemon, and `on_end` is called when it
+    ends at last, which is what gives its slot back.
+    """
+
+    def __init__(self, handler: Handler, value: Any, context: TaskContext, *, changed: threading.Event) -> None:
+        self.end: Returned | Raised | None = None
+        self.ended = False
+        self._handler = handler
+        self._value = value
+        self._context = context
+        self._changed = changed
+        self._lock = threading.Lock()
+        self._on_end: list[Callable[[], None]] = []
+        self._stop_loop: Callable[[], None] | None = None
+        self._thread = threading.Thread(target=self._run, name=f"rdq-handler-{handler.ref}", daemon=True)
+
+    def start(self) -> None:
+        """Start the handler."""
+        self._thread.start()
+
+    def interrupt(self) -> None:
+        """Cancel the coroutine of an async handler. A sync one has to look at its context."""
+        with self._lock:
+            if self._stop_loop is not None:
+                self._stop_loop()
+
+    def on_end(self, call: Callable[[], None]) -> None:
+        """Have `call` called when the handler's thread is done with it; at once when it already is."""
+        with self._lock:
+            if not self.ended:
+                self._on_end.append(call)
+                return
+        call()
+
+    def _run(self) -> None:
+        try:
+            self.end = Returned(self._call())
+        except BaseException as exception:  # noqa: BLE001 - whatever a handler raises is its outcome, never ours
+            self.end = Raised(exception)
+        finally:
+            with self._lock:
+                self.ended = True
+                waiting, self._on_end = self._on_end, []
+            for call in waiting:
+                call()
+            self._changed.set()
+
+    def _call(self) -> Any:
+        if self._handler.is_async:
+            return asyncio.run(self._call_async())
+        return self._handler.call(self._value, self._context)
+
+    async def _call_async(self) -> Any:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None  # noqa: S101 - asyncio.run always runs its main coroutine in a task
+        with self._lock:
+            self._stop_loop = lambda: _cancel_soon(loop, task)
+        try:
+            return await self._handler.call(self._value, self._context)
+        finally:
+            with self._lock:
+                self._stop_loop = None
+
+
+def _cancel_soon(loop: asyncio.AbstractEventLoop, task: "asyncio.Task[Any]") -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has closed: there is nothing left to cancel
+        loop.call_soon_threadsafe(task.cancel)

@@ -1,0 +1,250 @@
+"""One run: a claimed task to one durable resolution.
+
+Events are told only after the write that made them true. A write that is fenced off makes the run `lost`, and nothing
+else.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from rdq_core.config.settings import QueueSettings, VersionMismatch
+from rdq_core.domain.attempt import Code, Outcome, own_error
+from rdq_core.domain.classification import Raised, Returned, Rules, Verdict, classify
+from rdq_core.domain.lease import Claim
+from rdq_core.domain.lifecycle import NO_RESULT, Result
+from rdq_core.domain.limits import MAX_RESULT_BYTES
+from rdq_core.engine.context import CancelReason, TaskContext
+from rdq_core.engine.events import EventName
+from rdq_core.engine.execution import Execution
+from rdq_core.engine.ports import Clock, ErrorSink, Handler, HandlerSource, Sleeper, TaskStore
+from rdq_core.engine.report import Resolution
+from rdq_core.engine.resolve import Resolver
+from rdq_core.engine.stopping import Stop
+from rdq_core.errors import CorruptItem, InputInvalid, LeaseLost, OutputInvalid, StoreFailed
+
+
+def _nothing() -> None:
+    """The end of a run that nobody waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """How a run came to its end: a verdict to record, a claim to give back, or a lease that was lost."""
+
+    verdict: Verdict | None = None
+    result: Result = NO_RESULT
+    release: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunParts:
+    """What a run works with."""
+
+    store: TaskStore
+    handlers: HandlerSource
+    resolver: Resolver
+    clock: Clock
+    sleeper: Sleeper
+    on_error: ErrorSink
+
+
+class Runner:
+    """Runs claimed tasks on this host's handlers, one call a task, from as many threads as one likes."""
+
+    def __init__(self, parts: RunParts) -> None:
+        self._parts = parts
+
+    def run(
+        self, claim: Claim, settings: QueueSettings, stop: Stop, *, handler_gone: Callable[[], None] = _nothing
+    ) -> Resolution:
+        """Run one claim to its resolution. Never raises for a task's failure, nor for storage's.
+
+        `handler_gone` is called once, when no thread of the handler is left: at the end of the run, or long after it
+        when a handler ignores its cancellation.
+        """
+        run = _Run(self._parts, claim, settings, stop)
+        try:
+            return run.to_resolution()
+        except LeaseLost:
+            return self._parts.resolver.lost(run.task, claim)
+        except StoreFailed as failed:
+            # The lease will lapse and somebody will reclaim it: nothing is lost but time.
+            self._parts.on_error(failed, where=f"settling task {claim.task.id}")
+            return Resolution.LOST
+        finally:
+            run.on_handler_gone(handler_gone)
+
+
+class _Run:
+    """The state of one run."""
+
+    def __init__(self, parts: RunParts, claim: Claim, settings: QueueSettings, stop: Stop) -> None:
+        self.task = claim.task
+        self._parts = parts
+        self._resolver = parts.resolver
+        self._clock = parts.clock
+        self._claim = claim
+        self._settings = settings
+        self._stop = stop
+        self._execution: Execution | None = None
+
+    def to_resolution(self) -> Resolution:
+        if self._claim.task.attempt_count >= self._settings.retry.max_attempts:
+            return self._resolver.budget_spent(self.task, self._claim, self._settings)
+        ended = self._end()
+        if ended.verdict is not None:
+            return self._resolver.resolve(self.task, self._claim, self._settings, ended.verdict, ended.result)
+        if ended.release:
+            return self._resolver.release(self.task, self._claim, Code.WORKER_SHUTDOWN, due_at=self._clock.now())
+        return self._resolver.lost(self.task, self._claim)
+
+    def on_handler_gone(self, call: Callable[[], None]) -> None:
+        if self._execution is None:
+            call()
+        else:
+            self._execution.on_end(call)
+
+    # -- before the handler -------------------------------------------------------------------------------------
+
+    def _end(self) -> _Ended:
+        """The first thing that stands in the way of the handler, or how it ended."""
+        try:
+            self.task = self._parts.store.load(self._claim)
+        except CorruptItem as corrupt:
+            return _refused(Code.STORE_FAILED, corrupt.message)
+        handler = self._parts.handlers.find(self.task.handler_ref)
+        if handler is None:
+            return _refused(Code.NOT_REGISTERED, f"no handler {self.task.handler_ref!r} on the hosts of this queue")
+        if self._is_pinned_elsewhere(handler):
+            pinned, here = self.task.handler_version, handler.version
+            return _refused(Code.VERSION_MISMATCH, f"the task is pinned to version {pinned!r}; here runs {here!r}")
+        return self._decoded_and_run(handler)
+
+    def _is_pinned_elsewhere(self, handler: Handler) -> bool:
+        if self._settings.version_mismatch is VersionMismatch.RUN_LATEST:
+            return False
+        return self.task.handler_version is not None and self.task.handler_version != handler.version
+
+    def _decoded_and_run(self, handler: Handler) -> _Ended:
+        try:
+            value = handler.decode(self.task)
+        except InputInvalid as invalid:
+            return _refused(Code.INPUT_INVALID, invalid.message)
+        return self._run_handler(handler, value)
+
+    # -- the handler --------------------------------------------------------------------------------------------
+
+    def _run_handler(self, handler: Handler, value: object) -> _Ended:
+        changed = threading.Event()
+        context = TaskContext(
+            self.task,
+            self._claim,
+            deadline=self._claim.claimed_at + self._settings.execution.handler_timeout,
+            clock=self._clock,
+            extend=self._extend_lease,
+        )
+        self._execution = execution = Execution(handler, value, context, changed=changed)
+        with self._stop.waking(changed):
+            execution.start()
+            self._watch(execution, context, changed)
+        reason = context.reason
+        context.cancel(CancelReason.LEASE_LOST)  # also waits for a heartbeat of the handler that is under way
+        return self._judge(execution, reason, handler, gave_up=context.gave_up)
+
+    def _watch(self, execution: Execution, context: TaskContext, changed: threading.Event) -> None:
+        """Until the handler has ended or nobody waits for it any longer: keep its lease and its time."""
+        every = self._settings.execution.heartbeat_every
+        next_beat = None if every is None else self._clock.now() + every
+        while True:
+            changed.clear()
+            now = self._clock.now()
+            if execution.ended or self._is_abandoned(context, execution, now):
+                return
+            if every is not None and next_beat is not None and now >= next_beat:
+                next_beat = now + every
+                self._beat(context, execution)
+                continue
+            until = min(moment for moment in (context.deadline, next_beat, self._stop.deadline) if moment is not None)
+            self._parts.sleeper.wait(changed, max((until - now) / timedelta(seconds=1), 0.001))
+
+    def _is_abandoned(self, context: TaskContext, execution: Execution, now: datetime) -> bool:
+        if self._stop.requested and context.reason is None:
+            _cancel(context, execution, CancelReason.SHUTDOWN)
+        if context.reason is CancelReason.LEASE_LOST:
+            return True
+        if now >= context.deadline:
+            _cancel(context, execution, CancelReason.TIMEOUT)
+            return True
+        return self._stop.requested and self._stop.deadline is not None and now >= self._stop.deadline
+
+    def _beat(self, context: TaskContext, execution: Execution) -> None:
+        try:
+            self._extend_lease()
+        except LeaseLost:
+            _cancel(context, execution, CancelReason.LEASE_LOST)
+            self._resolver.tell(EventName.HEARTBEAT_LOST, self.task, self._claim)
+        except StoreFailed as failed:
+            # The lease may lapse now, but it may also hold: the next beat, or the settling write, will show.
+            self._parts.on_error(failed, where=f"heartbeat of task {self.task.id}")
+
+    def _extend_lease(self) -> None:
+        self._parts.store.heartbeat(self._claim, self._clock.now() + self._settings.execution.lease)
+
+    # -- after the handler --------------------------------------------------------------------------------------
+
+    def _judge(self, execution: Execution, reason: CancelReason | None, handler: Handler, *, gave_up: bool) -> _Ended:
+        if reason is CancelReason.LEASE_LOST:
+            return _Ended()
+        end = execution.end
+        if reason is CancelReason.SHUTDOWN and (end is None or gave_up or _is_cancellation(end)):
+            return _Ended(release=True)
+        if end is None or reason is CancelReason.TIMEOUT:
+            return _refused(Code.TIMEOUT, f"not done within {self._settings.execution.handler_timeout}", retryable=True)
+        return self._classify(end, handler)
+
+    def _classify(self, end: Returned | Raised, handler: Handler) -> _Ended:
+        rules = Rules(
+            mapper=handler.outcome,
+            classes=self._parts.handlers.classes,
+            permanent=self._settings.classification.permanent,
+            retryable=self._settings.classification.retryable,
+        )
+        verdict = classify(end, rules, now=self._clock.now())
+        if verdict.outcome is not Outcome.SUCCESS or isinstance(end, Raised):
+            return _Ended(verdict)
+        return _with_result(verdict, handler, end.value)
+
+
+def _with_result(verdict: Verdict, handler: Handler, value: object) -> _Ended:
+    """The success with what the handler returned; a result that can't be stored is the failure of whoever returned
+    it.
+    """
+    try:
+        result = handler.encode(value)
+    except OutputInvalid as invalid:
+        return _refused(Code.OUTPUT_INVALID, invalid.message)
+    size = len(result.content or b"")
+    if size > MAX_RESULT_BYTES:
+        return _refused(
+            Code.OUTPUT_TOO_LARGE, f"the result is {size} bytes long; at most {MAX_RESULT_BYTES} are stored"
+        )
+    return _Ended(verdict, result)
+
+
+def _refused(code: Code, message: str, *, retryable: bool = False) -> _Ended:
+    """A verdict of rdq's own, which no rule of the ladder was asked about."""
+    outcome = Outcome.RETRYABLE_FAILURE if retryable else Outcome.PERMANENT_FAILURE
+    return _Ended(Verdict(outcome=outcome, rule=code.removeprefix("task_"), error=own_error(code, message)))
+
+
+def _cancel(context: TaskContext, execution: Execution, reason: CancelReason) -> None:
+    context.cancel(reason)
+    execution.interrupt()
+
+
+def _is_cancellation(end: Returned | Raised) -> bool:
+    """Whether the handler ended by heeding its cancellation: by our LeaseLost, or as an event loop cancels."""
+    return isinstance(end, Raised) and isinstance(end.exception, (LeaseLost, asyncio.CancelledError))
