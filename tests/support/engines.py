@@ -5,6 +5,7 @@ that is empty and its own, without tables: `create_tables` of `rdq_core.stores.d
 """
 
 import itertools
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 REGION: Final = "eu-central-1"
 SERVICES: Final = ("dynamodb", "s3")
+
+# One session, as each reads its services' models anew: 50 ms a client instead of 3.
+_session = boto3.session.Session()
+_making = threading.Lock()
 
 # ministack takes an access key of twelve digits for an account number: an empty account a test.
 _accounts = itertools.count(1)
@@ -43,14 +48,15 @@ class Engine:
 
     def client(self, service: str, *, attempts: int = 1) -> Any:
         """A new boto3 client. botocore tries once, unless told otherwise: a scripted fault then reaches the caller."""
-        return boto3.session.Session().client(  # type: ignore[call-overload]
-            service,
-            endpoint_url=self.endpoint_url,
-            region_name=REGION,
-            aws_access_key_id=self.access_key,
-            aws_secret_access_key="test",
-            config=Config(retries={"mode": "standard", "total_max_attempts": attempts}),
-        )
+        with _making:  # clients may be shared by threads, but not made by several at once
+            return _session.client(  # type: ignore[call-overload]
+                service,
+                endpoint_url=self.endpoint_url,
+                region_name=REGION,
+                aws_access_key_id=self.access_key,
+                aws_secret_access_key="test",
+                config=Config(retries={"mode": "standard", "total_max_attempts": attempts}),
+            )
 
     @property
     def environment(self) -> dict[str, str]:
