@@ -75,11 +75,11 @@ class Plain:
         except ValueError:
             raise self.refuse(key, " or ".join(choices)) from None
 
-    def whole(self, key: str) -> int:
-        """A whole number of 0 or more."""
+    def whole(self, key: str, *, least: int = 1) -> int:
+        """A whole number of `least` or more."""
         value = self._data.get(key)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise self.refuse(key, "a whole number")
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise self.refuse(key, f"a whole number of {least} or more")
         return value
 
     def number(self, key: str) -> float:

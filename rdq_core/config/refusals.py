@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final, Self
 
+from rdq_core.domain.limits import MAX_NAME_BYTES
 from rdq_core.errors import ConfigInvalid
 
 _LONGEST_VALUE: Final = 60
@@ -81,14 +82,17 @@ def quote_it(value: object) -> str:
 def joined(path: str, steps: Iterable[str | int]) -> str:
     """The path with further steps, as in `queues.billing.classification.permanent[0]`."""
     for step in steps:
-        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
+        path += f"[{step}]" if isinstance(step, int) else f".{_clipped(step)}" if path else _clipped(step)
     return path
 
 
 def shown(value: object) -> str:
     """The value as its author wrote it, shortened."""
-    text = _written(value)
-    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+    return _clipped(_written(value), _LONGEST_VALUE)
+
+
+def _clipped(text: str, longest: int = MAX_NAME_BYTES) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def _written(value: object) -> str:

@@ -151,7 +151,7 @@ class QueueSettings:
             index_shards=plain.whole("index_shards"),
             handlers={ref: HandlerTarget.from_plain(entry) for ref, entry in plain.section("handlers").sections()},
             paused=data.get("paused") is True,
-            revision=plain.whole("revision") if plain.has("revision") else 0,
+            revision=plain.whole("revision", least=0) if plain.has("revision") else 0,
         )
         _check_heartbeat(plain.section("execution"), settings.execution)
         return settings
@@ -239,7 +239,7 @@ def _limits(plain: Plain) -> LimitSettings:
         max_payload_size=plain.size("max_payload_size"),
         task_ttl=plain.duration("task_ttl"),
         dead_ttl=plain.duration_or("dead_ttl", "never"),
-        max_redrives=plain.whole("max_redrives"),
+        max_redrives=plain.whole("max_redrives", least=0),
     )
 
 

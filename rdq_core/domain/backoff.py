@@ -131,4 +131,5 @@ def _milliseconds(wait: float) -> timedelta:
 
 
 def _whole_millis_up(floor: timedelta) -> int:
-    return max(0, -(-floor // timedelta(milliseconds=1)))
+    whole, rest = divmod(floor, timedelta(milliseconds=1))
+    return max(0, whole + (1 if rest else 0))
