@@ -105,6 +105,7 @@ class QueueSettings:
     """Everything about one queue, after all layers.
 
     `revision` is the configuration's as it was read, 0 when it wasn't stored. `paused` stops claims, not submits.
+    `shards_ever` is the most `index_shards` that the queue has had: tasks may still lie in any of them.
     """
 
     queue: str
@@ -120,6 +121,10 @@ class QueueSettings:
     runbook: str | None = None
     paused: bool = False
     revision: int = 0
+    shards_ever: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shards_ever", max(self.shards_ever, self.index_shards))
 
     @property
     def host(self) -> Host:
@@ -130,7 +135,8 @@ class QueueSettings:
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any], *, path: str | None = None) -> "QueueSettings":
-        """The settings that plain data says, in the shape of a file's queue plus `queue`, `revision` and `paused`.
+        """The settings that plain data says, in the shape of a file's queue plus `queue`, `revision`, `paused` and
+        `shards_ever`.
 
         What it leaves out is built in, and keys of a newer rdq are passed over. Ranges were checked when the data was
         written; garbage and broken relations raise ConfigInvalid naming the path.
@@ -152,6 +158,7 @@ class QueueSettings:
             handlers={ref: HandlerTarget.from_plain(entry) for ref, entry in plain.section("handlers").sections()},
             paused=data.get("paused") is True,
             revision=plain.whole("revision", least=0) if plain.has("revision") else 0,
+            shards_ever=plain.whole("shards_ever", least=0) if plain.has("shards_ever") else 0,
         )
         _check_heartbeat(plain.section("execution"), settings.execution)
         return settings
@@ -173,6 +180,7 @@ class QueueSettings:
             "handlers": {ref: target.to_plain() for ref, target in self.handlers.items()},
             "paused": self.paused,
             "revision": self.revision,
+            "shards_ever": self.shards_ever,
         }
 
 

@@ -149,6 +149,13 @@ def test_the_host_follows_from_where_the_handlers_are(keys: dict[str, Any], host
     assert settings_of(**keys).host is host
 
 
+@pytest.mark.parametrize(("stored", "shards_ever"), [({}, 4), ({"shards_ever": 2}, 4), ({"shards_ever": 9}, 9)])
+def test_shards_ever_is_never_less_than_the_shards_there_are(stored: dict[str, int], shards_ever: int) -> None:
+    settings = QueueSettings.from_plain({"queue": "q", "index_shards": 4, **stored})
+    assert settings.shards_ever == shards_ever
+    assert QueueSettings.from_plain(settings.to_plain()) == settings
+
+
 def test_a_hand_over_delivers_an_envelope() -> None:
     target = settings_of(handlers={"a": {"function": "f", "invocation": "async"}}).handlers["a"]
     assert (target.invocation, target.deliver) == (Invocation.ASYNC, Deliver.ENVELOPE)
