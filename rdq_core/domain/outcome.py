@@ -51,7 +51,7 @@ class RetryAfter(Signal):
         return min(max(wanted, now), now + MAX_RETRY_AFTER)
 
 
-def _parse_delay(delay: timedelta | str) -> timedelta | datetime:
+def _parse_delay(delay: object) -> timedelta | datetime:
     parsed = _from_text(delay.strip()) if isinstance(delay, str) else delay
     if isinstance(parsed, datetime):
         return parsed

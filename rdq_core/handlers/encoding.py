@@ -1,0 +1,92 @@
+"""Values of a program as the bytes that a task carries: payloads on the way in, results on the way out.
+
+Bytes stay as they are, text becomes UTF-8, and data becomes compact JSON. What JSON can't say is refused, never bent:
+NaN, infinities, sets, objects of unknown kinds. pydantic is loaded for models, dataclasses, dates and the like, and
+only then.
+"""
+
+import dataclasses
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+BINARY: Final = "application/octet-stream"
+TEXT: Final = "text/plain; charset=utf-8"
+JSON: Final = "application/json"
+
+_JSON_KINDS: Final = (dict, list, tuple, int, float, bool, type(None))
+_PYDANTIC_KINDS: Final = (Decimal, datetime, date, time, timedelta, UUID, Enum)
+
+
+def encode(value: object) -> tuple[bytes, str]:
+    """The bytes of a value and their content type. ValueError, naming the path inside it, for what can't be encoded."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value), BINARY
+    if isinstance(value, str):
+        return _utf8(value), TEXT
+    return encode_json(value), JSON
+
+
+def encode_json(value: object) -> bytes:
+    """A value as compact JSON in UTF-8."""
+    try:
+        text = json.dumps(value, default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        raise ValueError("is nested too deeply for JSON") from None
+    except ValueError as problem:
+        raise ValueError(_explain(value, problem)) from None
+    return _utf8(text)
+
+
+def _plain(value: object) -> object:
+    """JSON data for what the json module does not know, or a refusal."""
+    if isinstance(value, _PYDANTIC_KINDS) or _is_record(value):
+        import pydantic_core
+
+        return pydantic_core.to_jsonable_python(value, inf_nan_mode="constants")
+    raise ValueError(f"is or contains a {type(value).__name__}, which is not JSON")
+
+
+def _is_record(value: object) -> bool:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return True
+    # A model can only be here when pydantic is loaded already.
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and isinstance(value, pydantic.BaseModel)
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("has a lone surrogate, which UTF-8 cannot carry") from None
+
+
+def _explain(value: object, problem: ValueError) -> str:
+    """The refusal with the place of the first number that JSON can't say, where that was the problem."""
+    path = next(_odd_numbers(value, "$", depth=0), None)
+    return str(problem) if path is None else f"has NaN or an infinity at {path}"
+
+
+def _odd_numbers(value: object, path: str, *, depth: int) -> Iterator[str]:
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            yield path
+    elif depth < 100 and not isinstance(value, _JSON_KINDS) and _is_record(value):  # noqa: PLR2004 - a bound on circles
+        yield from _odd_numbers(_plain(value), path, depth=depth + 1)
+    elif depth < 100:  # noqa: PLR2004 - the same bound
+        for step, item in _children(value):
+            yield from _odd_numbers(item, f"{path}{step}", depth=depth + 1)
+
+
+def _children(value: object) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        yield from ((f".{key}", item) for key, item in value.items())
+    elif isinstance(value, (list, tuple)):
+        yield from ((f"[{index}]", item) for index, item in enumerate(value))
