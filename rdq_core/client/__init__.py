@@ -1,0 +1,1 @@
+"""What applications use: `Rdq`, and what is built on it."""

@@ -1,0 +1,136 @@
+"""How the parts are put together: one place that knows which class stands behind which port."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from rdq_core.engine.claims import Claimer
+from rdq_core.engine.ports import (
+    Clock,
+    ErrorSink,
+    EventSink,
+    HandlerSource,
+    IdSource,
+    Jitter,
+    QueueSource,
+    Sleeper,
+    TaskStore,
+)
+from rdq_core.engine.redrive import Redriver
+from rdq_core.engine.resolve import Resolver
+from rdq_core.engine.run import Runner, RunParts
+from rdq_core.engine.submit import Submitter
+from rdq_core.engine.sweep import Sweeper
+from rdq_core.errors import Unavailable
+from rdq_core.runtime.log import LogSink, log_error
+from rdq_core.runtime.system import SystemClock, SystemIds, SystemJitter, SystemSleeper
+
+if TYPE_CHECKING:
+    from rdq_core.stores.dynamodb.schema import Tables
+
+_CONNECT_SECONDS: Final = 2
+_READ_SECONDS: Final = 5
+_CONNECTIONS: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """A store with its configuration, and the outside world around them. `idle` waits for work, `busy` for handlers."""
+
+    store: TaskStore
+    queues: QueueSource
+    clock: Clock
+    ids: IdSource
+    jitter: Jitter
+    idle: Sleeper
+    busy: Sleeper
+    events: EventSink
+    on_error: ErrorSink
+
+    def submitter(self) -> Submitter:
+        """What stores new tasks."""
+        return Submitter(self.store, self.queues, clock=self.clock, ids=self.ids, events=self.events)
+
+    def redriver(self) -> Redriver:
+        """What sends dead tasks back."""
+        return Redriver(self.store, self.queues, clock=self.clock, events=self.events)
+
+    def sweeper(self, handlers: HandlerSource, *, serves: Sequence[str], worker: str) -> Sweeper:
+        """What runs due work of the queues that it `serves`; `worker` is its name on attempt records."""
+        resolver = Resolver(self.store, clock=self.clock, jitter=self.jitter, events=self.events, worker=worker)
+        run_parts = RunParts(
+            store=self.store,
+            handlers=handlers,
+            resolver=resolver,
+            clock=self.clock,
+            sleeper=self.busy,
+            on_error=self.on_error,
+        )
+        return Sweeper(
+            self.store,
+            self.queues,
+            Claimer(self.store, clock=self.clock, ids=self.ids, events=self.events),
+            Runner(run_parts),
+            serves=serves,
+            clock=self.clock,
+            jitter=self.jitter,
+            idle=self.idle,
+            busy=self.busy,
+            on_error=self.on_error,
+        )
+
+
+def connect(
+    client: Any = None, tables: "Tables | None" = None, *, events: EventSink | None = None, clock: Clock | None = None
+) -> Parts:
+    """The parts on DynamoDB. Without arguments, on the environment's: AWS's own variables and the four RDQ_*_TABLE
+    ones.
+
+    Raises Unavailable when a table's name or the region is missing.
+    """
+    from rdq_core.stores.dynamodb.control import DynamoQueues
+    from rdq_core.stores.dynamodb.schema import Tables
+    from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
+
+    tables = tables or Tables.from_env(os.environ)
+    client = client or dynamodb_client()
+    clock = clock or SystemClock()
+    ids, jitter, sleeper = SystemIds(), SystemJitter(), SystemSleeper()
+    return Parts(
+        store=DynamoTaskStore(client, tables, clock=clock, ids=ids, jitter=jitter, sleeper=sleeper),
+        queues=DynamoQueues(client, tables, clock=clock, jitter=jitter, sleeper=sleeper),
+        clock=clock,
+        ids=ids,
+        jitter=jitter,
+        idle=sleeper,
+        busy=sleeper,
+        events=events or LogSink(),
+        on_error=log_error,
+    )
+
+
+def dynamodb_client(environ: Mapping[str, str] = os.environ) -> Any:
+    """A DynamoDB client with bounded waits, on the environment's region, credentials and `AWS_ENDPOINT_URL`."""
+    return _client("dynamodb", environ)
+
+
+def _client(service: str, environ: Mapping[str, str]) -> Any:
+    import botocore.session
+    from botocore.config import Config
+    from botocore.exceptions import NoRegionError
+
+    config = Config(
+        connect_timeout=_CONNECT_SECONDS,
+        read_timeout=_READ_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": 3},
+        max_pool_connections=_CONNECTIONS,
+        # rdq builds its requests itself, from checked input; validating them again costs a tenth of a request's time.
+        parameter_validation=False,
+    )
+    try:
+        return botocore.session.get_session().create_client(
+            service, config=config, endpoint_url=environ.get("AWS_ENDPOINT_URL") or None
+        )
+    except NoRegionError:
+        raise Unavailable("no AWS region is set", hint="set AWS_REGION or AWS_DEFAULT_REGION") from None
