@@ -11,7 +11,8 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from rdq_core.config.refusals import Unquoted, did_you_mean, quote_it
-from rdq_core.config.units import (
+from rdq_core.domain.limits import check_name
+from rdq_core.domain.units import (
     DURATION_FORMS,
     RATE_FORMS,
     SIZE_FORMS,
@@ -22,7 +23,6 @@ from rdq_core.config.units import (
     parse_rate,
     parse_size,
 )
-from rdq_core.domain.limits import check_name
 from rdq_core.errors import InputInvalid
 
 REFUSED: Final = "refused"

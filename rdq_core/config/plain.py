@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from rdq_core.config.refusals import missing, refusal
-from rdq_core.config.units import parse_duration, parse_rate, parse_size
+from rdq_core.domain.units import parse_duration, parse_rate, parse_size
 from rdq_core.errors import ConfigInvalid
 
 _Choice = TypeVar("_Choice", bound=StrEnum)

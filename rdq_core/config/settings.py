@@ -14,8 +14,8 @@ from rdq_core.config.built_in import BUILT_IN
 from rdq_core.config.merge import deep_merge
 from rdq_core.config.plain import Plain
 from rdq_core.config.targets import HandlerTarget
-from rdq_core.config.units import format_duration, format_rate, format_size, parse_duration
 from rdq_core.domain.backoff import BackoffKind, BackoffPolicy
+from rdq_core.domain.units import format_duration, format_rate, format_size, parse_duration
 from rdq_core.errors import ConfigInvalid, InputInvalid
 
 _HEARTBEATS_PER_LEASE: Final = 3

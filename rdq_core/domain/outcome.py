@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from rdq_core.config.units import parse_duration
 from rdq_core.domain.attempt import Code, Outcome
 from rdq_core.domain.limits import MAX_RETRY_AFTER
+from rdq_core.domain.units import parse_duration
 
 
 class Signal(Exception):

@@ -34,7 +34,9 @@ class Worker:
     would kill other hosts' tasks as unroutable.
     """
 
-    def __init__(self, parts: Parts, handlers: HandlerSource, *, serves: Sequence[str] = (), grace: timedelta = GRACE):
+    def __init__(
+        self, parts: Parts, handlers: HandlerSource, *, serves: Sequence[str] = (), grace: timedelta = GRACE
+    ) -> None:
         queues = tuple(serves) or tuple(handlers.queues)
         if not queues:
             raise InputInvalid("queues", "none to serve", hint="give -q QUEUE, or Registry(queues=[...])")
@@ -56,7 +58,7 @@ class Worker:
         self._stop.request(deadline=self._parts.clock.now() + self._grace)
 
     def stop_on_signals(self) -> None:
-        """Stop on SIGTERM and SIGINT; at once, leaving leases to lapse, on the second one. For the main thread alone."""
+        """Stop on SIGTERM and SIGINT; at once, leaving leases to lapse, on the second. For the main thread only."""
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("signals are the main thread's")
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -4,8 +4,8 @@ import threading
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rdq_core.config.units import parse_duration
 from rdq_core.domain.times import cut_to_millis
+from rdq_core.domain.units import parse_duration
 
 NOON: Final = datetime(2026, 7, 20, 12, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdq_core.config.units import (
+from rdq_core.domain.units import (
     format_duration,
     format_rate,
     format_size,
