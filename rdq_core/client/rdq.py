@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from rdq_core.config.units import parse_duration
 from rdq_core.domain import ids
 from rdq_core.domain.task import Task
+from rdq_core.domain.units import parse_duration
 from rdq_core.engine.submit import Draft
 from rdq_core.errors import InputInvalid, TaskNotFound
 from rdq_core.handlers.encoding import encode
