@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rdq_core.config.settings import QueueSettings
+from rdq_core.config.stored import Override, StoredQueue
 from rdq_core.domain.attempt import Attempt, Outcome
 from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.lease import Claim, Grant
@@ -251,6 +252,36 @@ class QueueSource(Protocol):
 
     def all(self) -> Mapping[str, QueueSettings]:
         """Every configured queue."""
+        ...
+
+
+class QueueStore(QueueSource, Protocol):
+    """Where the queues' configuration is kept, layer by layer, each write under the revision that its writer has read.
+
+    A layer that says already what is written keeps its revision, so every write is safe to repeat. Queues that a write
+    doesn't name are never touched.
+    """
+
+    def stored(self, queue: str) -> StoredQueue | None:
+        """The layers of a queue, read consistently; None when it isn't configured. CorruptItem when unreadable."""
+        ...
+
+    def put_declared(
+        self, queue: str, declared: Mapping[str, Any], file_defaults: Mapping[str, Any], *, expected_revision: int
+    ) -> StoredQueue:
+        """Replace what is declared; override, pause and `shards_ever` survive. A new queue is at revision 0.
+
+        Raises ConfigConflict, showing both revisions, when somebody has written the layer since it was read,
+        InputInvalid for a name that no queue can have, and ConfigInvalid for layers that contradict each other.
+        """
+        ...
+
+    def put_override(self, queue: str, override: Override | None, *, expected_revision: int) -> StoredQueue:
+        """Replace what people have set, None for nothing. Raises as `put_declared` does, and QueueNotFound."""
+        ...
+
+    def pause(self, queue: str, *, paused: bool, now: datetime) -> StoredQueue:
+        """Stop the queue's claims, or let them go on. Raises QueueNotFound."""
         ...
 
 
