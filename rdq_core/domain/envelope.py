@@ -158,7 +158,7 @@ def _submitted_part(fields: "_Fields", *, task_id: str) -> dict[str, Any]:
         "handler_version": fields.text("handler_version"),
         "payload": fields.encoded("payload") or b"",
         "payload_content_type": fields.text("payload_content_type") or DEFAULT_CONTENT_TYPE,
-        "headers": limits.check_headers(data.get("headers") or {}, own=False),
+        "headers": limits.check_headers({} if data.get("headers") is None else data["headers"], own=False),
         "concurrency_key": fields.text("concurrency_key"),
         "target": fields.text("target"),
         "requested_by": fields.text("requested_by"),

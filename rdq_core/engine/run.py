@@ -157,7 +157,7 @@ class _Run:
     def _watch(self, execution: Execution, context: TaskContext, changed: threading.Event) -> None:
         """Until the handler has ended or nobody waits for it any longer: keep its lease and its time."""
         every = self._settings.execution.heartbeat_every
-        next_beat = None if every is None else self._clock.now() + every
+        next_beat = None if every is None else self._claim.claimed_at + every
         while True:
             changed.clear()
             now = self._clock.now()

@@ -1,12 +1,14 @@
 """Time and chance for tests: they stand still until the test moves them, so nothing waits and nothing flickers."""
 
 import threading
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rdq_core.domain.times import cut_to_millis
 from rdq_core.domain.units import parse_duration
 
+_GLANCE: Final = 0.001
 NOON: Final = datetime(2026, 7, 20, 12, tzinfo=UTC)
 
 
@@ -83,3 +85,26 @@ def _whole_millis(seconds: float) -> timedelta:
     # Rounded to microseconds first: 0.1 + 0.2 seconds are 300 ms, not 301.
     micros = round(max(seconds, 0.0) * 1_000_000)
     return timedelta(milliseconds=max(-(-micros // 1000), 1))
+
+
+class FollowsClock:
+    """Waits until a clock that somebody else moves has got there, or the event is set: for watching real threads.
+
+    Raises AssertionError after `patience` real seconds in which neither happened, so that a test fails and does not
+    hang.
+    """
+
+    def __init__(self, clock: FrozenClock, *, patience: float = 20.0) -> None:
+        self._clock = clock
+        self._patience = patience
+
+    def wait(self, wake: threading.Event, seconds: float) -> bool:
+        """Return True when `wake` is set, False when the clock has moved on by `seconds`."""
+        until = self._clock.now() + timedelta(milliseconds=max(1, round(seconds * 1000)))
+        give_up = time.monotonic() + self._patience
+        while not wake.wait(_GLANCE):
+            if self._clock.now() >= until:
+                return False
+            if time.monotonic() > give_up:
+                raise AssertionError(f"nothing happened and nobody moved the clock for {self._patience} seconds")
+        return True

@@ -1,0 +1,155 @@
+"""A whole rdq in memory whose time the test moves, and what its tests ask of it."""
+
+import inspect
+import threading
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+from rdq_core.client.rdq import Rdq
+from rdq_core.config.effective import effective
+from rdq_core.config.settings import QueueSettings
+from rdq_core.domain.attempt import Attempt
+from rdq_core.domain.task import Task
+from rdq_core.engine.events import Event, EventName
+from rdq_core.engine.report import QueueReport
+from rdq_core.engine.stopping import Stop
+from rdq_core.engine.sweep import Sweeper, SweepLimits
+from rdq_core.errors import QueueNotFound
+from rdq_core.handlers.registry import Registry
+from rdq_core.runtime.wiring import Parts
+from rdq_core.stores.memory import MemoryStore
+from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
+
+QUEUE = "billing"
+NOW_ONLY = SweepLimits(horizon=timedelta(0), linger=timedelta(0))
+"""A sweep over what is due at this moment."""
+
+
+class CountingIds:
+    """Names that count, so that a failing test prints the same ones each time."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+
+    def task_id(self) -> str:
+        return f"{next(self._numbers):026d}"
+
+    def token(self) -> str:
+        return f"token-{next(self._numbers)}"
+
+    def nonce(self) -> str:
+        return f"nonce-{next(self._numbers)}"
+
+
+class Remembers:
+    """An event sink and an error sink that keep what they are told."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.errors: list[tuple[str, BaseException]] = []
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+    def on_error(self, error: BaseException, *, where: str) -> None:
+        self.errors.append((where, error))
+
+    def names(self) -> list[EventName]:
+        return [event.name for event in self.events]
+
+    def last(self, name: EventName) -> Event:
+        return [event for event in self.events if event.name is name][-1]
+
+
+class FixedQueues:
+    """Queue settings that a test sets as it likes."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, QueueSettings] = {}
+
+    def put(self, queue: str, declared: Mapping[str, Any]) -> None:
+        self.by_name[queue] = effective(queue, dict(declared), {})
+
+    def settings(self, queue: str) -> QueueSettings:
+        if queue not in self.by_name:
+            raise QueueNotFound(f"no queue {queue}")
+        return self.by_name[queue]
+
+    def all(self) -> Mapping[str, QueueSettings]:
+        return self.by_name
+
+
+class World:
+    """One queue, `billing`, whose configuration is `config` with one shard; more can be put."""
+
+    def __init__(self, **config: Any) -> None:
+        self.clock = FrozenClock()
+        self.ids = CountingIds()
+        self.told = Remembers()
+        self.store = MemoryStore(clock=self.clock, ids=self.ids)
+        self.queues = FixedQueues()
+        self.queues.put(QUEUE, {"index_shards": 1, **config})
+        self.registry = Registry(queues=[QUEUE])
+        self.parts = Parts(
+            store=self.store,
+            queues=self.queues,
+            clock=self.clock,
+            ids=self.ids,
+            jitter=NoJitter(),
+            idle=SkipsSleep(self.clock),
+            busy=FollowsClock(self.clock),
+            events=self.told,
+            on_error=self.told.on_error,
+        )
+        self.rdq = Rdq(parts=self.parts)
+        self._sweeper: Sweeper | None = None
+
+    @property
+    def sweeper(self) -> Sweeper:
+        """One sweeper for the whole test, so that its slots are remembered."""
+        if self._sweeper is None:
+            self._sweeper = self.parts.sweeper(self.registry, serves=tuple(self.queues.by_name), worker="host:1")
+        return self._sweeper
+
+    def handler(self, function: Callable[..., Any], ref: str = "charge", **options: Any) -> None:
+        """Register a handler; one without annotations takes text."""
+        if inspect.isfunction(function):
+            function.__annotations__.setdefault(next(iter(inspect.signature(function).parameters)), str)
+        self.registry.register(ref, function, **options)
+
+    def submit(self, payload: object = "order", *, queue: str = QUEUE, ref: str = "charge", **options: Any) -> str:
+        return self.rdq.submit(queue, ref, payload, **options).id
+
+    def sweep(self, limits: SweepLimits = NOW_ONLY, stop: Stop | None = None) -> QueueReport:
+        return self.sweeper.sweep(limits, stop).total
+
+    def task(self, task_id: str) -> Task:
+        return self.rdq.get(task_id)
+
+    def attempts(self, task_id: str) -> list[Attempt]:
+        return list(self.task(task_id).attempts)
+
+    def error(self, task_id: str) -> Any:
+        """The error of the last attempt."""
+        return self.attempts(task_id)[-1].error
+
+
+def raises(error: BaseException) -> Callable[[str], None]:
+    """A handler that raises."""
+
+    def handler(_order: str) -> None:
+        raise error
+
+    return handler
+
+
+def until(condition: Callable[[], bool], *, patience: float = 10.0) -> None:
+    """Wait for another thread in real time; fail when it never gets there."""
+    glance = threading.Event()
+    for _ in range(int(patience / 0.002)):
+        if condition():
+            return
+        glance.wait(0.002)
+    raise AssertionError("it never happened")
