@@ -1,0 +1,143 @@
+"""The clauses of conditional writes, each under a name that says the situation and with the reason why it is there.
+
+    claim ── IS_WAITING · IS_DUE · IS_AS_SEEN · IS_READABLE         reclaim ── IS_HELD_BY_CALLER · IS_DUE
+    settling ── IS_HELD_BY_CALLER                                   cancel ── IS_LIVE
+    redrive ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED · IS_NOT_DONE  purge ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED
+    submit ── IS_ABSENT or HAS_EXPIRED                              configuration ── IS_UNCONFIGURED or
+                                                                    IS_DECLARED_AS_READ · IS_OVERRIDDEN_AS_READ
+
+The invariant: every write to a state row is composed of these and of nothing else, and looks them up here when it is
+made. So a test can replace any one of them by `ALWAYS` and see which promise breaks.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, TypeVar
+
+from rdq_core.stores.dynamodb.schema import Attr
+from rdq_core.stores.dynamodb.values import Value
+
+NameT = TypeVar("NameT", bound=str)
+
+CLAUSES: Final[dict[str, str]] = {}
+"""Every clause by its name: the one place where expressions get their text from."""
+
+ALWAYS: Final = "attribute_exists(#task_id) OR attribute_not_exists(#task_id)"
+"""A clause that holds of any item and of none."""
+
+
+def _clause(name: str, expression: str) -> str:
+    CLAUSES[name] = expression
+    return name
+
+
+IS_ABSENT: Final = _clause("IS_ABSENT", "attribute_not_exists(#task_id)")
+"""Nothing is stored under this id: a submit never resets a task that has moved on."""
+
+HAS_EXPIRED: Final = _clause("HAS_EXPIRED", "#expires_at <= :now_seconds")
+"""Retention is over, and the row counts as absent: TTL removes items up to two days late."""
+
+HAS_NOT_EXPIRED: Final = _clause("HAS_NOT_EXPIRED", "attribute_not_exists(#expires_at) OR #expires_at > :now_seconds")
+"""Retention isn't over: otherwise TTL, which is already on its way, would remove the task just sent back."""
+
+IS_FRESH: Final = _clause("IS_FRESH", "attribute_not_exists(#kind)")
+"""The record's key is unused. Nobody else can have it: a used one means that we wrote it, and what is published
+stands."""
+
+IS_WAITING: Final = _clause("IS_WAITING", "#status = :pending")
+"""Nobody holds the task and it hasn't ended. A lapsed lease is for a reclaim, which records the lost attempt."""
+
+IS_DUE: Final = _clause("IS_DUE", "#due_at <= :now")
+"""Its time has come: the next attempt's, or the end of a lease. The index may show an earlier one than the row has."""
+
+IS_AS_SEEN: Final = _clause("IS_AS_SEEN", "#fencing_token = :seen_fence")
+"""No claim since the index entry was read: an entry from before a whole attempt doesn't claim the one after it."""
+
+IS_READABLE: Final = _clause(
+    "IS_READABLE",
+    "#version <= :version AND attribute_type(#life, :string) AND attribute_type(#created_at, :numeric)"
+    " AND attribute_type(#attempt_count, :numeric) AND attribute_type(#history_length, :numeric)"
+    " AND attribute_type(#handler_ref, :string)",
+)
+"""Not written by a newer rdq nor damaged: what can't be read isn't touched either, so it is not leased."""
+
+IS_HELD_BY_CALLER: Final = _clause("IS_HELD_BY_CALLER", "#status = :in_flight AND #claim_token = :token")
+"""The task is in flight under the very token that the caller presents: the fence of every write after a claim."""
+
+IS_EARLIER: Final = _clause("IS_EARLIER", "#due_at < :due_at")
+"""The lease ends before the moment asked for: a heartbeat never shortens one."""
+
+IS_LIVE: Final = _clause("IS_LIVE", "#status IN (:pending, :in_flight)")
+"""It hasn't ended: what has ended can't be cancelled."""
+
+IS_DEAD: Final = _clause("IS_DEAD", "#status = :dead")
+"""It rests in the DLQ: nothing else can be sent back or purged."""
+
+DIED_THEN: Final = _clause("DIED_THEN", "#completed_at = :dead_at")
+"""It is the death that the operator has seen: one who decided on an earlier failure hasn't seen the newer one."""
+
+IS_NOT_DONE: Final = _clause("IS_NOT_DONE", "attribute_not_exists(#op_id) OR #op_id <> :op_id")
+"""This very request hasn't redriven the task before: a page of a job that is run again sends nothing back twice."""
+
+BODY_IS_THERE: Final = _clause("BODY_IS_THERE", "attribute_exists(#kind)")
+"""The body exists: an update of a missing one would make an empty body."""
+
+BODY_ENDS_SOONER: Final = _clause("BODY_ENDS_SOONER", "#expires_at < :body_ends_at")
+"""The body's end is before the new one: a renewal never shortens a life, nor gives an end to what has none."""
+
+IS_UNCONFIGURED: Final = _clause("IS_UNCONFIGURED", "attribute_not_exists(#revision)")
+"""Nobody has configured the queue in the meantime."""
+
+IS_CONFIGURED: Final = _clause("IS_CONFIGURED", "attribute_exists(#revision)")
+"""The queue has a configuration: pausing a queue that isn't there doesn't make one."""
+
+IS_DECLARED_AS_READ: Final = _clause("IS_DECLARED_AS_READ", "#revision = :seen_revision")
+"""No deploy since the layers were read: what would be written was decided on what is there."""
+
+IS_OVERRIDDEN_AS_READ: Final = _clause("IS_OVERRIDDEN_AS_READ", "#override_revision = :seen_override_revision")
+"""No override since the layers were read: it may have raised `shards_ever`, which must not go down."""
+
+
+def all_of(*names: str) -> str:
+    """A condition that holds when each of these clauses does."""
+    return " AND ".join(CLAUSES[name] if len(names) == 1 else f"({CLAUSES[name]})" for name in names)
+
+
+def any_of(*names: str) -> str:
+    """A condition that holds when one of these clauses does."""
+    return " OR ".join(f"({CLAUSES[name]})" for name in names)
+
+
+@lru_cache(maxsize=512)
+def aliases(*expressions: str) -> dict[str, str]:
+    """`ExpressionAttributeNames` for the aliases that are used, no more: DynamoDB refuses unused ones."""
+    used = sorted(set(re.findall(r"#(\w+)", " ".join(expressions))))
+    return {f"#{name}": str(Attr[name.upper()]) for name in used}
+
+
+@lru_cache(maxsize=512)
+def _placeholders(*expressions: str) -> tuple[str, ...]:
+    return tuple(sorted(set(re.findall(r":\w+", " ".join(expressions)))))
+
+
+def bound(values: Mapping[str, Value], *expressions: str) -> dict[str, Value]:
+    """`ExpressionAttributeValues` for the placeholders that are used. A missing one is a KeyError: our own bug."""
+    return {name: values[name] for name in _placeholders(*expressions)}
+
+
+def expressed(request: dict[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
+    """The request with the names and values that its expressions use."""
+    texts = tuple(value for name, value in request.items() if name.endswith("Expression"))
+    known = bound(values, *texts)
+    named = {**request, "ExpressionAttributeNames": dict(aliases(*texts))}
+    return {**named, "ExpressionAttributeValues": known} if known else named
+
+
+def change(sets: Mapping[NameT, Value], removes: Sequence[Attr] = ()) -> tuple[str, dict[str, Value]]:
+    """An update expression that sets and removes attributes, and its values."""
+    new = {f":new_{Attr(name).name.lower()}": value for name, value in sets.items()}
+    assignments = ", ".join(f"{Attr(name).alias} = {value}" for name, value in zip(sets, new, strict=True))
+    removed = ", ".join(attr.alias for attr in removes)
+    parts = (f"SET {assignments}" if sets else "", f"REMOVE {removed}" if removes else "")
+    return " ".join(part for part in parts if part), new

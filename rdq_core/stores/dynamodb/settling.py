@@ -1,0 +1,157 @@
+"""By the holder of a claim: heartbeat, complete, reschedule, dead-letter, release.
+
+The invariant: each is one write to the state row (or one transaction with it) on the condition that the caller's token
+is the present one. What goes before that write is seen by nobody until it succeeds.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from rdq_core.domain.attempt import Attempt
+from rdq_core.domain.lease import Claim
+from rdq_core.domain.lifecycle import Result, Verb, lost
+from rdq_core.domain.task import Failure, Status
+from rdq_core.stores.dynamodb import contents
+from rdq_core.stores.dynamodb.access import Access, is_token
+from rdq_core.stores.dynamodb.bodies import AFTER_ROW
+from rdq_core.stores.dynamodb.expressions import IS_EARLIER, IS_HELD_BY_CALLER, all_of, change
+from rdq_core.stores.dynamodb.items import StateRow, maybe_row, room_for_result
+from rdq_core.stores.dynamodb.records import Record, record_key
+from rdq_core.stores.dynamodb.schema import Attr
+from rdq_core.stores.dynamodb.transact import ConditionFailed
+from rdq_core.stores.dynamodb.values import Item, item_size, moment, number, seconds_up, text
+from rdq_core.stores.dynamodb.verdicts import Settled, was_it_us
+
+HANDS_BACK: Final = (Attr.CLAIM_TOKEN, Attr.CLAIMED_AT)
+"""What a row loses when its claim ends."""
+ENDS: Final = (*HANDS_BACK, Attr.DUE_AT)
+"""What it loses when the task ends: it leaves the due index too."""
+
+
+class Settling:
+    """The verbs of a claim's holder."""
+
+    _access: Access
+
+    def heartbeat(self, claim: Claim, lease_expires_at: datetime) -> None:
+        """See `TaskStore.heartbeat`."""
+        if not is_token(claim.token):
+            raise lost(claim.task.id, Verb.HEARTBEAT)
+        due_at = moment(lease_expires_at)
+        try:
+            self._access.update_state(
+                claim.task.id,
+                change({Attr.DUE_AT: due_at}),
+                all_of(IS_HELD_BY_CALLER, IS_EARLIER),
+                {":token": text(claim.token), ":due_at": due_at},
+            )
+        except ConditionFailed as refused:
+            row = maybe_row(refused.row)
+            # With our token on it, the lease is ours and lasts as long already.
+            if row is None or row.token != claim.token:
+                raise lost(claim.task.id, Verb.HEARTBEAT) from None
+
+    def complete(
+        self, claim: Claim, attempt: Attempt, result: Result, *, now: datetime, expires_at: datetime | None
+    ) -> None:
+        """See `TaskStore.complete`."""
+        row = self._access.held(claim, Verb.COMPLETE)
+        sets = {
+            **_ended(claim, Verb.COMPLETE, Status.SUCCEEDED, now=now, expires_at=expires_at),
+            **_success(claim, attempt),
+        }
+        outcome, outside = self._place_result(claim, row, sets, attempt, result, expires_at)
+        kept, forgotten = self._access.bodies.keep_for_row(row, expires_at=expires_at, now=now)
+        if outside is not None:
+            self._access.bodies.put(outside)
+        self._settle(
+            Settled.by(claim, Verb.COMPLETE, result_ref=claim.claim_id if outside else None),
+            {**sets, **outcome, **kept},
+            (*ENDS, Attr.FAILURE, *forgotten),
+            claim,
+        )
+
+    def reschedule(self, claim: Claim, attempt: Attempt, failure: Failure, *, due_at: datetime) -> None:
+        """See `TaskStore.reschedule`."""
+        row = self._access.held(claim, Verb.RESCHEDULE)
+        kept = self._access.bodies.keep_for_run(row, due_at=due_at, now=self._access.clock.now())
+        record = record_of(claim, attempt, claim.claim_id)
+        self._access.history.put(claim.task.id, record)
+        self._settle(
+            Settled.by(claim, Verb.RESCHEDULE, record_key=record.key),
+            {**_waiting(claim, Verb.RESCHEDULE, failure, due_at), **appended(claim, record), **kept},
+            HANDS_BACK,
+            claim,
+        )
+
+    def release(self, claim: Claim, failure: Failure, *, due_at: datetime) -> None:
+        """See `TaskStore.release`."""
+        self._access.held(claim, Verb.RELEASE)
+        self._settle(Settled.by(claim, Verb.RELEASE), _waiting(claim, Verb.RELEASE, failure, due_at), HANDS_BACK, claim)
+
+    def _settle(self, settled: Settled, sets: Item, removes: Sequence[Attr], claim: Claim) -> None:
+        try:
+            self._access.update_state(
+                claim.task.id, change(sets, removes), all_of(IS_HELD_BY_CALLER), {":token": text(claim.token)}
+            )
+        except ConditionFailed as refused:
+            if not was_it_us(self._access, settled, refused.row):
+                raise lost(claim.task.id, settled.verb) from None
+
+    def _place_result(
+        self, claim: Claim, row: StateRow, sets: Item, attempt: Attempt, result: Result, expires_at: datetime | None
+    ) -> tuple[Item, Item | None]:
+        inline = {**contents.inline_result(result), **contents.texts({Attr.WORKER: attempt.worker})}
+        settled = {attr: value for attr, value in row.item.items() if attr not in (*ENDS, Attr.FAILURE)} | sets
+        if not attempt.unknown and item_size(inline) <= room_for_result(settled):
+            return inline, None
+        ends_at = None if expires_at is None else expires_at + AFTER_ROW
+        outside = self._access.bodies.result(claim.task.id, claim.claim_id, result, attempt, ends_at)
+        return {Attr.RESULT_REF: text(claim.claim_id)}, outside
+
+
+def record_of(claim: Claim, attempt: Attempt, claim_id: str) -> Record:
+    """The record that an attempt of this claim becomes, by whoever writes it."""
+    return Record(record_key(claim.attempt_no, claim_id), claim.last_attempt, claim.life, attempt)
+
+
+def appended(claim: Claim, record: Record) -> Item:
+    """What a row says when a record has been added to its history."""
+    return {
+        Attr.ATTEMPT_COUNT: number(claim.task.attempt_count + 1),
+        Attr.HISTORY_LENGTH: number(claim.attempt_no),
+        Attr.LAST_ATTEMPT: text(record.key),
+    }
+
+
+def marks(claim_id: str, verb: Verb) -> Item:
+    """Whose write this was, so that it is recognised when its answer is lost."""
+    return {Attr.SETTLED_BY: text(claim_id), Attr.SETTLED_AS: text(verb)}
+
+
+def ended_at(status: Status, *, now: datetime, expires_at: datetime | None) -> Item:
+    """What a row says when its task has ended. It has no end itself while `expires_at` is None."""
+    item: Item = {Attr.STATUS: text(status), Attr.COMPLETED_AT: moment(now)}
+    return item if expires_at is None else {**item, Attr.EXPIRES_AT: number(seconds_up(expires_at))}
+
+
+def _ended(claim: Claim, verb: Verb, status: Status, *, now: datetime, expires_at: datetime | None) -> Item:
+    return ended_at(status, now=now, expires_at=expires_at) | marks(claim.claim_id, verb)
+
+
+def _waiting(claim: Claim, verb: Verb, failure: Failure, due_at: datetime) -> Item:
+    return {
+        Attr.STATUS: text(Status.PENDING),
+        Attr.DUE_AT: moment(due_at),
+        Attr.FAILURE: text(failure.code),
+        **marks(claim.claim_id, verb),
+    }
+
+
+def _success(claim: Claim, attempt: Attempt) -> Item:
+    item: Item = {
+        Attr.ATTEMPT_COUNT: number(claim.task.attempt_count + 1),
+        Attr.SUCCESS_STARTED: moment(attempt.started_at),
+    }
+    return item if attempt.finished_at is None else {**item, Attr.SUCCESS_FINISHED: moment(attempt.finished_at)}

@@ -1,0 +1,48 @@
+"""The task store on DynamoDB: every verb of the port, over one way to the tables."""
+
+from collections.abc import Callable
+from typing import Any
+
+from rdq_core.engine.ports import Clock, IdSource, Jitter, Sleeper
+from rdq_core.stores.dynamodb.access import Access
+from rdq_core.stores.dynamodb.bodies import Bodies
+from rdq_core.stores.dynamodb.claiming import Claiming
+from rdq_core.stores.dynamodb.dead_lettering import DeadLettering
+from rdq_core.stores.dynamodb.dlq import DeadLetters
+from rdq_core.stores.dynamodb.history import History
+from rdq_core.stores.dynamodb.reading import Reading
+from rdq_core.stores.dynamodb.redriving import Redriving
+from rdq_core.stores.dynamodb.schema import Tables
+from rdq_core.stores.dynamodb.settling import Settling
+from rdq_core.stores.dynamodb.submitting import Submitting
+from rdq_core.stores.dynamodb.transact import Sender
+
+
+class DynamoTaskStore(Submitting, Claiming, Settling, DeadLettering, Redriving, DeadLetters, Reading):
+    """A `TaskStore` in DynamoDB, safe between threads and processes.
+
+    `client` is a low-level boto3 client. `shards_ever` tells the most index shards that a queue has ever had: lists and
+    counts visit all of them.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        tables: Tables,
+        *,
+        clock: Clock,
+        ids: IdSource,
+        jitter: Jitter,
+        sleeper: Sleeper,
+        shards_ever: Callable[[str], int],
+    ) -> None:
+        sender = Sender(client, jitter=jitter, sleeper=sleeper)
+        self._shards_ever = shards_ever
+        self._access = Access(
+            sender=sender,
+            tables=tables,
+            clock=clock,
+            ids=ids,
+            bodies=Bodies(sender, tables),
+            history=History(sender, tables, clock),
+        )

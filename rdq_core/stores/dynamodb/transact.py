@@ -1,0 +1,173 @@
+"""The one place that sends requests: built once, repeated byte for byte, refusals read, patience bounded.
+
+The invariant: a request that comes back as done was carried out exactly as it was first built, however often it was
+sent. botocore repeats throttled and broken requests by itself; what is left over, and transaction conflicts, which it
+leaves alone, are repeated here, with jitter.
+"""
+
+import hashlib
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from rdq_core.engine.ports import Jitter, Sleeper
+from rdq_core.errors import StoreFailed, Unavailable
+from rdq_core.stores.dynamodb.expressions import expressed
+from rdq_core.stores.dynamodb.faults import Fault, Kind, understand
+from rdq_core.stores.dynamodb.values import Item, Value
+
+MAX_TRIES: Final = 8
+_FIRST_PAUSE: Final = 0.025
+_LONGEST_PAUSE: Final = 1.0
+_BATCH: Final = 25
+
+_ACTIONS: Final = {
+    "get_item": "GetItem",
+    "query": "Query",
+    "put_item": "PutItem",
+    "update_item": "UpdateItem",
+    "delete_item": "DeleteItem",
+    "batch_write_item": "BatchWriteItem",
+    "transact_write_items": "TransactWriteItems",
+}
+_READS: Final = frozenset({"get_item", "query"})
+
+
+class ConditionFailed(Exception):
+    """A condition did not hold, and nothing was written. `row` is the item as it is now, None when there is none."""
+
+    def __init__(self, rows: Mapping[int, Mapping[str, Any] | None]) -> None:
+        super().__init__("a condition did not hold")
+        self.rows = rows
+
+    @property
+    def row(self) -> Mapping[str, Any] | None:
+        """The item that the condition of the first part was held against."""
+        return self.rows.get(0) or None
+
+
+class Sender:
+    """Sends requests to DynamoDB through a low-level boto3 client.
+
+    Raises ConditionFailed, StoreFailed when patience is at its end, Unavailable when only a person can help, and
+    botocore's own error where the request itself is wrong, which is a bug of ours.
+    """
+
+    def __init__(self, client: Any, *, jitter: Jitter, sleeper: Sleeper) -> None:
+        self._client = client
+        self._jitter = jitter
+        self._sleeper = sleeper
+        self._never = threading.Event()
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def get(self, table: str, key: Item) -> Item | None:
+        """One item, read consistently; None when there is none."""
+        answer = self._send("get_item", {"TableName": table, "Key": key, "ConsistentRead": True})
+        return answer.get("Item") or None
+
+    def query(self, request: dict[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
+        """One page of a query."""
+        return self._send("query", expressed(request, values))
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def put(self, table: str, item: Item, condition: str, values: Mapping[str, Value]) -> None:
+        """Put an item on a condition."""
+        self._send("put_item", conditioned({"TableName": table, "Item": item}, condition, values))
+
+    def update(self, request: dict[str, Any]) -> Item:
+        """Update an item as `update_of` says it; the whole item afterwards."""
+        answer = self._send("update_item", {**request, "ReturnValues": "ALL_NEW"})
+        item: Item = answer.get("Attributes", {})
+        return item
+
+    def transact(self, items: Sequence[dict[str, Any]], *, nonce: str) -> None:
+        """Write all of it or nothing. DynamoDB remembers `nonce` for ten minutes; after that the row's marks decide."""
+        token = hashlib.sha256(nonce.encode()).hexdigest()[:32]
+        self._send("transact_write_items", {"TransactItems": list(items), "ClientRequestToken": token})
+
+    def delete_all(self, table: str, keys: Iterable[Item]) -> None:
+        """Delete items of which nobody needs the old content; in batches, what is left unprocessed again."""
+        waiting = [{"DeleteRequest": {"Key": key}} for key in keys]
+        while waiting:
+            batch, waiting = waiting[:_BATCH], waiting[_BATCH:]
+            self._batch(table, batch)
+
+    def _batch(self, table: str, batch: list[dict[str, Any]]) -> None:
+        for tried in range(MAX_TRIES):
+            answer = self._send("batch_write_item", {"RequestItems": {table: batch}})
+            batch = answer.get("UnprocessedItems", {}).get(table, [])
+            if not batch:
+                return
+            self._pause(tried, longer=True)
+        raise StoreFailed(f"BatchWriteItem on {table} left {len(batch)} items unprocessed", may_have_happened=True)
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _send(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
+        call = getattr(self._client, operation)
+        may_have_happened = False
+        fault: Fault | None = None
+        for tried in range(MAX_TRIES):
+            try:
+                answer: dict[str, Any] = call(**request)
+            except (ClientError, BotoCoreError) as error:
+                fault = understand(error)
+                if not fault.kind.is_worth_another_try:
+                    raise self._final(fault, operation, request, error) from None
+                may_have_happened = may_have_happened or fault.kind.may_have_happened
+            else:
+                return answer
+            if tried + 1 < MAX_TRIES:
+                self._pause(tried, longer=fault.kind is Kind.THROTTLED)
+        raise StoreFailed(
+            f"{_ACTIONS[operation]} on {_tables(request)} failed {MAX_TRIES} times: {fault.code if fault else ''}",
+            may_have_happened=may_have_happened and operation not in _READS,
+        )
+
+    def _final(self, fault: Fault, operation: str, request: dict[str, Any], error: Exception) -> Exception:
+        if fault.kind is Kind.CONDITION:
+            return ConditionFailed(fault.rows)
+        if fault.kind is Kind.UNAVAILABLE:
+            return _unavailable(fault, _ACTIONS[operation], _tables(request))
+        return error
+
+    def _pause(self, tried: int, *, longer: bool) -> None:
+        longest = min(_FIRST_PAUSE * 2 ** (tried + 2 * longer), _LONGEST_PAUSE)
+        # Anywhere from nothing to the longest: contenders that met once don't meet again.
+        self._sleeper.wait(self._never, longest * (1 + self._jitter.fraction()) / 2)
+
+
+def conditioned(request: dict[str, Any], condition: str, values: Mapping[str, Value]) -> dict[str, Any]:
+    """A write on a condition, which gives the item back when the condition fails."""
+    whole = {**request, "ConditionExpression": condition, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+    return expressed(whole, values)
+
+
+def update_of(
+    table: str, key: Item, change: tuple[str, Mapping[str, Value]], condition: str, values: Mapping[str, Value]
+) -> dict[str, Any]:
+    """An update on a condition, as a request by itself or as a part of a transaction."""
+    expression, new = change
+    request = {"TableName": table, "Key": key, "UpdateExpression": expression}
+    return conditioned(request, condition, {**values, **new})
+
+
+def _tables(request: Mapping[str, Any]) -> str:
+    if "TableName" in request:
+        return str(request["TableName"])
+    if "RequestItems" in request:
+        return ", ".join(request["RequestItems"])
+    named = [part["TableName"] for item in request["TransactItems"] for part in item.values()]
+    return ", ".join(dict.fromkeys(named))
+
+
+def _unavailable(fault: Fault, action: str, tables: str) -> Unavailable:
+    if fault.code == "ResourceNotFoundException":
+        return Unavailable(f"table {tables} does not exist", hint="run rdq init locally, or deploy the stack")
+    if fault.code.startswith("AccessDenied"):
+        return Unavailable(f"dynamodb:{action} on {tables} is not allowed", hint="give the role one of rdq's policies")
+    return Unavailable(f"DynamoDB does not accept our credentials: {fault.code}", hint="check the AWS credentials")

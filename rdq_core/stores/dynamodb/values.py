@@ -1,0 +1,185 @@
+"""DynamoDB's low-level values: made directly, read strictly, measured as DynamoDB measures them.
+
+The low-level form is used throughout: boto3's resource layer costs a client more time than everything that rdq does.
+"""
+
+import json
+import zlib
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from rdq_core.domain.times import EPOCH, from_millis, to_millis
+from rdq_core.errors import CorruptItem
+
+Value = dict[str, Any]
+Item = dict[str, Value]
+
+_CONTAINER_BYTES: Final = 3
+_LAST_MOMENT: Final = to_millis(datetime.max.replace(tzinfo=EPOCH.tzinfo))
+
+
+def text(value: str) -> Value:
+    """A string."""
+    return {"S": value}
+
+
+def number(value: int) -> Value:
+    """A whole number. Nothing that rdq stores is a fraction."""
+    return {"N": str(int(value))}
+
+
+def binary(value: bytes) -> Value:
+    """Bytes."""
+    return {"B": value}
+
+
+def moment(value: datetime) -> Value:
+    """A time, as epoch milliseconds."""
+    return number(to_millis(value))
+
+
+def seconds_up(value: datetime) -> int:
+    """Epoch seconds for TTL, rounded up: nothing ends before its time."""
+    return -((EPOCH - value) // timedelta(seconds=1))
+
+
+def seconds_down(value: datetime) -> int:
+    """Epoch seconds of the present moment, rounded down: nothing has ended before its time."""
+    return (value - EPOCH) // timedelta(seconds=1)
+
+
+def from_seconds(seconds: int) -> datetime:
+    """The moment of an epoch second."""
+    return from_millis(seconds * 1000)
+
+
+def compact_json(data: Any) -> bytes:
+    """JSON in as few bytes as it takes. A lone surrogate, which UTF-8 can't carry, is escaped."""
+    try:
+        return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(data, separators=(",", ":")).encode()
+
+
+class Reader:
+    """Strict access to a stored item: what isn't as rdq writes it is a CorruptItem naming the attribute alone."""
+
+    def __init__(self, item: Mapping[str, Any], what: str, task_id: str | None = None) -> None:
+        self.item = item
+        self._what = what
+        self._task_id = task_id
+
+    def corrupt(self, problem: str) -> CorruptItem:
+        """The refusal to read this item."""
+        return CorruptItem(
+            f"{self._what} cannot be read: {problem}",
+            task_id=self._task_id,
+            hint="it was edited by hand or written by a newer rdq; it is left as it is",
+        )
+
+    def text(self, name: str) -> str:
+        """A string that must be there."""
+        return str(self._get(name, "S", required=True))
+
+    def number(self, name: str) -> int:
+        """A whole number that must be there."""
+        return self._whole(name, self._get(name, "N", required=True))
+
+    def moment(self, name: str) -> datetime:
+        """A time that must be there."""
+        return self._moment(name, self.number(name))
+
+    def maybe_text(self, name: str) -> str | None:
+        """A string, or None."""
+        value = self._get(name, "S")
+        return None if value is None else str(value)
+
+    def maybe_bytes(self, name: str) -> bytes | None:
+        """Bytes, or None."""
+        value = self._get(name, "B")
+        return None if value is None else bytes(value)
+
+    def maybe_number(self, name: str) -> int | None:
+        """A whole number, or None."""
+        value = self._get(name, "N")
+        return None if value is None else self._whole(name, value)
+
+    def maybe_moment(self, name: str) -> datetime | None:
+        """A time, or None."""
+        millis = self.maybe_number(name)
+        return None if millis is None else self._moment(name, millis)
+
+    def maybe_seconds(self, name: str) -> datetime | None:
+        """A TTL, or None."""
+        value = self.maybe_number(name)
+        return None if value is None else self._moment(name, value * 1000)
+
+    def maybe_json(self, name: str) -> Any:
+        """What compact JSON says, or None."""
+        return self.json_of(name, self.maybe_bytes(name))
+
+    def json_of(self, name: str, content: bytes | None) -> Any:
+        """What JSON says that was stored under this name, or None."""
+        try:
+            return json.loads(content) if content else None
+        except ValueError:
+            raise self.corrupt(f"{name} is not JSON") from None
+
+    def unpacked(self, name: str, *, compressed: bool) -> bytes | None:
+        """Bytes that may be compressed, or None."""
+        content = self.maybe_bytes(name)
+        try:
+            return zlib.decompress(content) if compressed and content is not None else content
+        except zlib.error:
+            raise self.corrupt(f"{name} cannot be decompressed") from None
+
+    def _get(self, name: str, kind: str, *, required: bool = False) -> Any:
+        value = self.item.get(name)
+        if value is None and not required:
+            return None
+        if not isinstance(value, Mapping) or kind not in value:
+            raise self.corrupt(f"{name} is missing" if value is None else f"{name} is of another type")
+        return value[kind]
+
+    def _whole(self, name: str, value: Any) -> int:
+        try:
+            return int(value)
+        except (TypeError, ValueError):
+            raise self.corrupt(f"{name} is not a whole number") from None
+
+    def _moment(self, name: str, millis: int) -> datetime:
+        if not 0 <= millis <= _LAST_MOMENT:
+            raise self.corrupt(f"{name} is not a time that exists")
+        return from_millis(millis)
+
+
+def item_size(item: Mapping[str, Mapping[str, Any]]) -> int:
+    """What DynamoDB counts for an item: names and values, by its published rules ("Item sizes and formats")."""
+    return sum(len(name.encode()) + value_size(value) for name, value in item.items())
+
+
+def value_size(value: Mapping[str, Any]) -> int:
+    """What DynamoDB counts for one value."""
+    ((kind, content),) = value.items()
+    match kind:
+        case "S":
+            return len(content.encode())
+        case "B":
+            return len(content)
+        case "N":
+            return _number_size(content)
+        case "M":
+            return _CONTAINER_BYTES + len(content) + item_size(content)
+        case "L":
+            return _CONTAINER_BYTES + len(content) + sum(value_size(each) for each in content)
+        case _:
+            return 1
+
+
+def _number_size(digits: str) -> int:
+    # Pairs of significant digits, aligned on the decimal point, one byte each; one for the exponent, one for a minus.
+    bare = digits.lstrip("-").lstrip("0")
+    significant = bare.rstrip("0")
+    trailing = len(bare) - len(significant)
+    return 1 + (len(significant) + trailing % 2 + 1) // 2 + digits.startswith("-")
