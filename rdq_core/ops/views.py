@@ -1,0 +1,83 @@
+"""The fixed shapes of what operators are answered, as plain JSON data. Programs depend on them."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from rdq_core.domain.dead import DeadEntry
+from rdq_core.domain.envelope import to_envelope
+from rdq_core.domain.task import Task
+from rdq_core.domain.times import format_time
+from rdq_core.ops.dead_letters import Group, Mutation
+from rdq_core.ops.submitting import BulkReport
+
+
+def listed(items: Iterable[Mapping[str, Any]], next_cursor: str | None = None) -> dict[str, Any]:
+    """A list, or a page of one."""
+    return {"items": [dict(item) for item in items], "next_cursor": next_cursor}
+
+
+def task_view(task: Task, *, show_payload: bool = False) -> dict[str, Any]:
+    """The envelope, with the payload's size and SHA-256 in its place unless it is asked for."""
+    envelope = to_envelope(task)
+    size = {"payload_size": len(task.payload), "payload_sha256": hashlib.sha256(task.payload).hexdigest()}
+    if not show_payload:
+        del envelope["payload"]
+    return {**envelope, **size}
+
+
+def entry_view(entry: DeadEntry) -> dict[str, Any]:
+    """An entry of the DLQ."""
+    return {
+        "id": entry.task_id,
+        "queue": entry.queue,
+        "handler_ref": entry.handler_ref,
+        "handler_version": entry.handler_version,
+        "dead_at": format_time(entry.dead_at),
+        "created_at": format_time(entry.created_at),
+        "code": str(entry.code),
+        "type": entry.type,
+        "message": entry.message,
+        "fingerprint": entry.fingerprint,
+        "attempts": entry.attempts,
+        "redrive_count": entry.redrive_count,
+        "payload_size": entry.payload_size,
+    }
+
+
+def group_view(group: Group) -> dict[str, Any]:
+    """A group of dead tasks."""
+    example = group.example
+    return {
+        "queue": group.queue,
+        "fingerprint": group.fingerprint,
+        "count": group.count,
+        "handler_ref": example.handler_ref,
+        "code": str(example.code),
+        "type": example.type,
+        "message": example.message,
+        "first_seen_at": format_time(group.first_seen_at),
+        "last_seen_at": format_time(group.last_seen_at),
+        "example_id": example.task_id,
+    }
+
+
+def mutation_view(mutation: Mutation) -> dict[str, Any]:
+    """What a redrive, purge or cancel has changed."""
+    return {
+        "selected": mutation.selected,
+        "done": mutation.done,
+        "skipped": mutation.skipped,
+        "failed": mutation.failed,
+        "dry_run": mutation.dry_run,
+        "job_id": mutation.job_id,
+    }
+
+
+def submit_view(report: BulkReport) -> dict[str, Any]:
+    """What a submit has stored and refused."""
+    return {
+        "submitted": [asdict(submitted) for submitted in report.submitted],
+        "rejected": [asdict(rejected) for rejected in report.rejected],
+    }
