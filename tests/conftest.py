@@ -2,7 +2,7 @@
 
 import pytest
 
-pytest_plugins = ["tests.support.engines"]
+pytest_plugins = ["tests.support.engines", "tests.support.stores"]
 
 
 @pytest.fixture(autouse=True)

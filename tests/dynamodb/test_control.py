@@ -1,0 +1,175 @@
+"""Queue configuration in the control table: read seldom, read consistently, and not stopped by one bad item."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rdq_core.errors import ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed
+from rdq_core.stores.dynamodb.control import FRESH_FOR_SUBMITS, FRESH_FOR_SWEEPS
+from rdq_core.testing.faults import FaultScript
+from tests.support.stores import Dynamo
+
+
+def declare(dynamo: Dynamo, queue: str = "billing", *, after: int = 0, **declared: Any) -> None:
+    dynamo.queues().put_declared(queue, declared, {}, expected_revision=after)
+
+
+def put(dynamo: Dynamo, queue: str, **attributes: Any) -> None:
+    """An item as a person's hand might leave it."""
+    dynamo.engine.dynamodb.put_item(
+        TableName=dynamo.tables.control, Item={"pk": {"S": "queues"}, "sk": {"S": queue}, **attributes}
+    )
+
+
+GARBAGE: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "not JSON": {"declared": {"S": "{"}, "file_defaults": {"S": "{}"}, "revision": {"N": "1"}},
+    "a list": {"declared": {"S": "[]"}, "file_defaults": {"S": "{}"}, "revision": {"N": "1"}},
+    "another type": {"declared": {"N": "1"}, "file_defaults": {"S": "{}"}, "revision": {"N": "1"}},
+    "no revision": {"declared": {"S": "{}"}, "file_defaults": {"S": "{}"}, "revision": {"S": "one"}},
+    "no number": {"declared": {"S": '{"index_shards":"many"}'}, "file_defaults": {"S": "{}"}, "revision": {"N": "1"}},
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_an_item_that_nobody_can_read_stops_its_own_queue_only(on_dynamodb: Dynamo, garbage: str) -> None:
+    declare(on_dynamodb, "billing")
+    put(on_dynamodb, "broken", **GARBAGE[garbage])
+    queues = on_dynamodb.queues()
+
+    assert set(queues.all()) == {"billing"}
+    assert queues.settings("billing").queue == "billing"
+    with pytest.raises(CorruptItem, match="broken"):
+        queues.settings("broken")
+
+
+def test_an_override_that_was_broken_by_hand_is_left_out(on_dynamodb: Dynamo) -> None:
+    declare(on_dynamodb, retry={"max_attempts": 2})
+    put(
+        on_dynamodb,
+        "billing",
+        declared={"S": '{"retry":{"max_attempts":2}}'},
+        file_defaults={"S": "{}"},
+        revision={"N": "1"},
+        override={"S": '{"retry":{"max_attempts":"lots"}}'},
+        override_revision={"N": "1"},
+    )
+
+    assert on_dynamodb.queues().settings("billing").retry.max_attempts == 2
+
+
+@pytest.mark.parametrize("fresh_for", [FRESH_FOR_SWEEPS, FRESH_FOR_SUBMITS])
+def test_a_reading_serves_until_it_is_too_old(on_dynamodb: Dynamo, fresh_for: timedelta) -> None:
+    client = on_dynamodb.engine.dynamodb
+    queues = on_dynamodb.queues(client, fresh_for=fresh_for)
+    declare(on_dynamodb, retry={"max_attempts": 2})
+    with FaultScript(client) as requests:
+        queues.settings("billing")
+        declare(on_dynamodb, after=1, retry={"max_attempts": 3})
+        on_dynamodb.clock.advance(fresh_for - timedelta(milliseconds=1))
+        old = queues.settings("billing")
+        on_dynamodb.clock.advance(timedelta(milliseconds=1))
+        new = queues.settings("billing")
+
+    assert (old.retry.max_attempts, new.retry.max_attempts) == (2, 3)
+    assert [request.operation for request in requests.requests] == ["Query", "Query"]
+    assert all(request.params["ConsistentRead"] for request in requests.requests)
+
+
+def test_setting_the_clock_back_makes_nothing_fresh(on_dynamodb: Dynamo) -> None:
+    queues = on_dynamodb.queues(fresh_for=FRESH_FOR_SWEEPS)
+    declare(on_dynamodb, retry={"max_attempts": 2})
+    queues.settings("billing")
+    declare(on_dynamodb, after=1, retry={"max_attempts": 3})
+
+    on_dynamodb.clock.step(timedelta(hours=-1))
+    on_dynamodb.clock.advance("1s")
+
+    assert queues.settings("billing").retry.max_attempts == 3
+
+
+def test_an_unknown_queue_is_not_asked_for_again_and_again(on_dynamodb: Dynamo) -> None:
+    client = on_dynamodb.engine.dynamodb
+    queues = on_dynamodb.queues(client, fresh_for=FRESH_FOR_SWEEPS)
+    with FaultScript(client) as requests:
+        for _ in range(5):
+            with pytest.raises(QueueNotFound):
+                queues.settings("billing")
+
+    assert requests.count() == 1
+
+
+def test_what_somebody_wrote_himself_he_sees_at_once(on_dynamodb: Dynamo) -> None:
+    queues = on_dynamodb.queues(fresh_for=FRESH_FOR_SUBMITS)
+    assert queues.all() == {}
+
+    queues.put_declared("billing", {}, {}, expected_revision=0)
+
+    assert set(queues.all()) == {"billing"}
+
+
+def test_many_queues_are_read_page_by_page(on_dynamodb: Dynamo) -> None:
+    runbook = "https://wiki.example/" + "x" * 1000
+    names = {f"queue-{number}" for number in range(12)}
+    for name in sorted(names):
+        # Layers of 100 KB each: more than one page of a query takes.
+        patterns = [f"{number}-{runbook[:200]}" for number in range(500)]
+        declare(on_dynamodb, name, runbook=runbook, classification={"permanent": patterns})
+
+    assert set(on_dynamodb.queues().all()) == names
+
+
+def test_layers_too_large_for_an_item_are_refused_before_anything_is_written(on_dynamodb: Dynamo) -> None:
+    with pytest.raises(ConfigInvalid, match=r"queues\.billing: is \d+ bytes in all"):
+        declare(on_dynamodb, classification={"permanent": ["x" * 250] * 1300})
+
+    assert on_dynamodb.queues().stored("billing") is None
+
+
+def test_a_write_whose_answer_is_lost_succeeds_once(on_dynamodb: Dynamo) -> None:
+    client = on_dynamodb.engine.dynamodb
+    with FaultScript(client) as faults:
+        faults.lose_answer("UpdateItem")
+        stored = on_dynamodb.queues(client).put_declared("billing", {}, {}, expected_revision=0)
+
+    assert stored.revision == 1
+    assert on_dynamodb.queues().settings("billing").revision == 1
+
+
+def test_an_override_written_in_between_raises_the_shards_for_good(on_dynamodb: Dynamo) -> None:
+    """The deploy that was about to write fewer shards reads them again: they must not go down."""
+    from rdq_core.config.stored import Override
+
+    declare(on_dynamodb, index_shards=2)
+    client = on_dynamodb.engine.dynamodb
+    rush = Override(layer={"index_shards": 16}, reason="a rush")
+    with FaultScript(client) as faults:
+        faults.interleave(lambda: on_dynamodb.queues().put_override("billing", rush, expected_revision=0), "UpdateItem")
+        after = on_dynamodb.queues(client).put_declared("billing", {"index_shards": 3}, {}, expected_revision=1)
+
+    assert (after.revision, after.override, after.shards_ever) == (2, rush, 16)
+    assert on_dynamodb.queues().stored("billing") == after
+
+
+def test_a_pause_in_between_survives_a_deploy(on_dynamodb: Dynamo) -> None:
+    declare(on_dynamodb)
+    client = on_dynamodb.engine.dynamodb
+    with FaultScript(client) as faults:
+        faults.interleave(
+            lambda: on_dynamodb.queues().pause("billing", paused=True, now=on_dynamodb.clock.now()), "UpdateItem"
+        )
+        on_dynamodb.queues(client).put_declared("billing", {"owner": "team"}, {}, expected_revision=1)
+
+    assert on_dynamodb.queues().settings("billing").paused
+
+
+def test_without_an_answer_nothing_old_is_shown(on_dynamodb: Dynamo) -> None:
+    declare(on_dynamodb)
+    client = on_dynamodb.engine.dynamodb
+    queues = on_dynamodb.queues(client)
+    queues.settings("billing")
+    with FaultScript(client) as faults:
+        faults.lose_request(times=None)
+        with pytest.raises(StoreFailed):
+            queues.settings("billing")

@@ -1,0 +1,212 @@
+"""What a deploy and an operator see of queue configuration, in the shapes that programs rely on."""
+
+from datetime import timedelta
+
+import pytest
+
+from rdq_core.config.document import parse_document
+from rdq_core.config.stored import Override
+from rdq_core.errors import QueueNotFound
+from rdq_core.ops.queues import Change, QueueDesk
+from rdq_core.stores.memory import MemoryStore
+from rdq_core.stores.memory_queues import MemoryQueues
+from rdq_core.testing.clock import FrozenClock
+from tests.engine.world import CountingIds
+from tests.support.factories import a_grant, a_task
+
+FILE = """
+config_version: 1
+defaults:
+  retry: {max_attempts: 4}
+queues:
+  billing:
+    owner: team-payments
+  email:
+    index_shards: 8
+"""
+
+
+class Office:
+    """A desk with the stores behind it."""
+
+    def __init__(self) -> None:
+        self.clock = FrozenClock()
+        self.queues = MemoryQueues(clock=self.clock)
+        self.store = MemoryStore(clock=self.clock, ids=CountingIds())
+        self.desk = QueueDesk(self.queues, self.store, clock=self.clock)
+
+    def apply(self, text: str = FILE) -> list[dict[str, object]]:
+        return [applied.as_dict() for applied in self.desk.apply(parse_document(text))]
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+def test_applying_a_file_creates_changes_or_leaves_each_queue(office: Office) -> None:
+    first = office.apply()
+    second = office.apply(FILE.replace("index_shards: 8", "index_shards: 9"))
+
+    assert first == [
+        {"queue": "billing", "result": "created", "revision": 1},
+        {"queue": "email", "result": "created", "revision": 1},
+    ]
+    assert second == [
+        {"queue": "billing", "result": "unchanged", "revision": 1},
+        {"queue": "email", "result": "changed", "revision": 2},
+    ]
+
+
+def test_changed_defaults_change_every_queue_of_the_file(office: Office) -> None:
+    office.apply()
+
+    results = office.apply(FILE.replace("max_attempts: 4", "max_attempts: 5"))
+
+    assert [line["result"] for line in results] == ["changed", "changed"]
+
+
+def test_queues_that_a_file_does_not_name_stay(office: Office) -> None:
+    office.apply()
+
+    office.apply("config_version: 1\nqueues: {sms: {}}")
+
+    assert [line["queue"] for line in office.desk.list()["items"]] == ["billing", "email", "sms"]
+
+
+def test_a_queue_that_somebody_else_writes_meanwhile_is_told_and_the_others_are_applied(office: Office) -> None:
+    office.apply()
+    queues = office.queues
+
+    class WritesFirst(MemoryQueues):
+        """Somebody who writes `billing` just before we do."""
+
+        def put_declared(self, queue, declared, file_defaults, *, expected_revision):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+            if queue == "billing":
+                queues.put_declared("billing", {"owner": "them"}, {}, expected_revision=1)
+            return queues.put_declared(queue, declared, file_defaults, expected_revision=expected_revision)
+
+        stored = queues.stored
+
+    desk = QueueDesk(WritesFirst(clock=office.clock), office.store, clock=office.clock)
+    applied = desk.apply(parse_document(FILE.replace("team-payments", "us").replace("index_shards: 8", "owner: us")))
+
+    assert [(line.queue, line.result, line.revision) for line in applied] == [
+        ("billing", Change.CONFLICT, 2),
+        ("email", Change.CHANGED, 2),
+    ]
+    assert "at revision 2, and you have read revision 1" in applied[0].as_dict()["error"]["message"]
+    assert queues.settings("billing").owner == "them"
+
+
+def test_an_override_that_a_file_contradicts_is_told(office: Office) -> None:
+    office.apply()
+    slow = Override(layer={"execution": {"heartbeat": "20s"}}, reason="slow disk")
+    office.queues.put_override("billing", slow, expected_revision=0)
+
+    results = office.apply(FILE.replace("owner: team-payments", "execution: {lease: 10s, handler_timeout: 9s}"))
+
+    assert results[0] == {"queue": "billing", "result": "changed", "revision": 2, "override_suspended": True}
+
+
+def test_one_queue_shows_its_layers_and_what_they_come_to(office: Office) -> None:
+    office.apply()
+    until = office.clock.now() + timedelta(hours=2)
+    over = Override(layer={"retry": {"jitter": 0.5}}, reason="thundering herd", expires_at=until)
+    office.queues.put_override("billing", over, expected_revision=0)
+    office.queues.pause("billing", paused=True, now=office.clock.now())
+
+    shown = office.desk.get("billing")
+
+    effective = shown.pop("effective")
+    assert shown == {
+        "queue": "billing",
+        "revision": 1,
+        "declared": {"owner": "team-payments"},
+        "file_defaults": {"retry": {"max_attempts": 4}},
+        "override": {
+            "revision": 1,
+            "layer": {"retry": {"jitter": 0.5}},
+            "reason": "thundering herd",
+            "expires_at": "2026-07-20T14:00:00.000Z",
+            "in_force": True,
+        },
+        "paused": True,
+        "paused_at": "2026-07-20T12:00:00.000Z",
+        "shards_ever": 4,
+    }
+    assert (effective["retry"]["max_attempts"], effective["retry"]["jitter"]) == (4, 0.5)
+
+
+def test_an_override_that_is_over_is_shown_as_not_in_force(office: Office) -> None:
+    office.apply()
+    over = Override(layer={"retry": {"jitter": 0.5}}, reason="herd", expires_at=office.clock.now())
+    office.queues.put_override("billing", over, expected_revision=0)
+
+    assert office.desk.get("billing")["override"]["in_force"] is False
+
+
+def test_a_queue_that_is_not_configured_is_told_with_the_nearest_one(office: Office) -> None:
+    office.apply()
+
+    for ask in (office.desk.get, office.desk.stats):
+        with pytest.raises(QueueNotFound) as refused:
+            ask("biling")
+        assert refused.value.hint == "did you mean billing?"
+
+
+def test_the_list_is_by_name_and_tells_queues_apart(office: Office) -> None:
+    office.apply()
+
+    listed = office.desk.list()
+
+    assert listed["next_cursor"] is None
+    assert [item["queue"] for item in listed["items"]] == ["billing", "email"]
+    assert listed["items"][0] == {
+        "queue": "billing",
+        "owner": "team-payments",
+        "runbook": None,
+        "revision": 1,
+        "paused": False,
+        "host": "worker",
+        "max_attempts": 4,
+        "index_shards": 4,
+    }
+
+
+def test_stats_count_and_say_how_long_the_oldest_has_been_due(office: Office) -> None:
+    office.apply()
+    for _ in range(3):
+        office.store.submit(a_task(), shards=1)
+    (first, *_), grant = (
+        office.store.candidates("billing", 0, until=office.clock.now(), limit=1).items,
+        a_grant(office.clock.now()),
+    )
+    office.store.claim(first, grant)
+    office.clock.advance("90s")
+
+    assert office.desk.stats("billing") == {
+        "queue": "billing",
+        "pending": 2,
+        "in_flight": 1,
+        "dead": 0,
+        "oldest_due_at": "2026-07-20T12:00:00.000Z",
+        "oldest_pending_age_seconds": 90.0,
+        "paused": False,
+        "exact": True,
+    }
+
+
+def test_stats_of_work_that_is_not_due_yet_have_no_age_to_show(office: Office) -> None:
+    office.apply()
+    office.store.submit(a_task(next_attempt_at=office.clock.now() + timedelta(hours=1)), shards=1)
+
+    assert office.desk.stats("billing")["oldest_pending_age_seconds"] == 0
+
+
+def test_stats_of_an_empty_queue_have_neither_time_nor_age(office: Office) -> None:
+    office.apply()
+
+    stats = office.desk.stats("billing")
+
+    assert (stats["oldest_due_at"], stats["oldest_pending_age_seconds"]) == (None, None)

@@ -1,0 +1,94 @@
+"""Things that tests need, made of only what matters to them."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any, Final
+
+from rdq_core.domain.attempt import Attempt, AttemptError, Code, Outcome
+from rdq_core.domain.ids import encode_id
+from rdq_core.domain.lease import Claim, Grant
+from rdq_core.domain.lifecycle import Result
+from rdq_core.domain.task import Failure, Task
+from rdq_core.testing.clock import NOON
+
+QUEUE: Final = "billing"
+_ids = count(1)
+_tokens = count(1)
+
+
+def a_task_id() -> str:
+    """An id that no other test of this process has."""
+    return encode_id(next(_ids))
+
+
+def a_task(**fields: Any) -> Task:
+    """A task that is due at once, in the queue `billing`; its payload is text that few bytes are too much for."""
+    usual = {
+        "id": a_task_id(),
+        "queue": QUEUE,
+        "handler_ref": "charge-card",
+        "payload": b'{"order": 17}',
+        "payload_content_type": "application/json",
+        "created_at": NOON,
+    }
+    return Task(**{**usual, **fields})
+
+
+def a_grant(now: datetime, *, lease: timedelta = timedelta(minutes=1), token: str | None = None) -> Grant:
+    """A lease under a token of its own."""
+    return Grant(token=token or f"token-{next(_tokens)}", now=now, lease_expires_at=now + lease)
+
+
+def an_error(message: str = "503 from the bank", **fields: Any) -> AttemptError:
+    """An ordinary error."""
+    return AttemptError(**{"type": "requests.HTTPError", "message": message, **fields})
+
+
+def a_failed(claim: Claim, now: datetime, **fields: Any) -> Attempt:
+    """The attempt that a claim made, and that failed now."""
+    usual: dict[str, Any] = {
+        "attempt_no": claim.attempt_no,
+        "started_at": claim.claimed_at,
+        "finished_at": now,
+        "outcome": Outcome.RETRYABLE_FAILURE,
+        "error": an_error(),
+        "worker": "host:1",
+        "fencing_token": claim.fencing_token,
+    }
+    return Attempt(**{**usual, **fields})
+
+
+def a_success(claim: Claim, now: datetime, **fields: Any) -> Attempt:
+    """The attempt that a claim made, and that succeeded now."""
+    return a_failed(claim, now, **{"outcome": Outcome.SUCCESS, "error": None, **fields})
+
+
+def a_lapse(lapsed: Claim) -> Attempt:
+    """The attempt of a holder whom nobody has seen again."""
+    error = AttemptError(type="rdq.LeaseExpired", code=Code.LEASE_EXPIRED, message="the lease ended without an outcome")
+    return a_failed(lapsed, lapsed.claimed_at, finished_at=None, outcome=Outcome.LEASE_EXPIRED, error=error)
+
+
+def a_failure(attempt: Attempt | None = None) -> Failure:
+    """What a failed attempt leaves on the task."""
+    if attempt is None or attempt.error is None:
+        return Failure(Code.ATTEMPTS_EXHAUSTED, "rdq.MaxAttemptsExceeded", None)
+    return Failure(attempt.error.code, attempt.error.type, attempt.error.message)
+
+
+def a_result(content: bytes | None = b'"done"', content_type: str | None = "application/json") -> Result:
+    """What a handler returned."""
+    return Result(content=content, content_type=content_type)
+
+
+def under_token(claim: Claim, token: str) -> Claim:
+    """The same claim, presented under another token."""
+    return replace(claim, token=token)
+
+
+def noise(size: int) -> bytes:
+    """Bytes that no compression makes smaller, the same each time."""
+    import random
+
+    return random.Random(size).randbytes(size)

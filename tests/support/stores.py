@@ -1,0 +1,79 @@
+"""rdq's stores on every engine: in memory, on atomic moto, and on ministack.
+
+A test that asks for `store` or `queues` runs on all three; `on_dynamodb` gives the two that have requests to disturb.
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import pytest
+
+from rdq_core.engine.ports import QueueStore
+from rdq_core.runtime.system import SystemIds
+from rdq_core.stores.dynamodb.control import DynamoQueues
+from rdq_core.stores.dynamodb.schema import Tables, create_tables
+from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
+from rdq_core.stores.memory_queues import MemoryQueues
+from rdq_core.testing.clock import FrozenClock, NoJitter, SkipsSleep
+from tests.support.engines import Engine
+
+EPOCH_OF_TESTS: Final = datetime(2035, 7, 20, 12, tzinfo=UTC)
+"""Ahead of every real clock: ministack removes what has expired by its own, in the middle of a test."""
+TABLES: Final = Tables("rdq-tasks", "rdq-dlq", "rdq-control", "rdq-audit")
+
+SHARDS: Final = 4
+
+ALL_ENGINES: Final = ("memory", "moto", pytest.param("ministack", marks=pytest.mark.ministack))
+
+
+@dataclass(frozen=True, slots=True)
+class Dynamo:
+    """The four tables on an engine, and stores on them: as many as the test needs, each with a client of its own."""
+
+    engine: Engine
+    clock: FrozenClock = field(default_factory=lambda: FrozenClock(EPOCH_OF_TESTS))
+    tables: Tables = TABLES
+
+    def store(self, client: Any = None) -> DynamoTaskStore:
+        """A store, as another process would have it. Its waits move the clock."""
+        return DynamoTaskStore(
+            client or self.engine.dynamodb,
+            self.tables,
+            clock=self.clock,
+            ids=SystemIds(),
+            jitter=NoJitter(),
+            sleeper=SkipsSleep(self.clock),
+            shards_ever=lambda _queue: SHARDS,
+        )
+
+    def queues(self, client: Any = None, *, fresh_for: timedelta = timedelta(0)) -> DynamoQueues:
+        """Queue configuration, read anew each time unless told otherwise."""
+        return DynamoQueues(
+            client or self.engine.dynamodb,
+            self.tables,
+            clock=self.clock,
+            jitter=NoJitter(),
+            sleeper=SkipsSleep(self.clock),
+            fresh_for=fresh_for,
+        )
+
+
+def dynamo_on(engine: Engine) -> Dynamo:
+    """The tables, made on an empty engine."""
+    create_tables(engine.dynamodb, TABLES)
+    return Dynamo(engine)
+
+
+@pytest.fixture
+def on_dynamodb(engine: Engine) -> Dynamo:
+    """Empty tables on each engine in turn."""
+    return dynamo_on(engine)
+
+
+@pytest.fixture(params=ALL_ENGINES)
+def queues(request: pytest.FixtureRequest) -> QueueStore:
+    """No queue at all, in each store in turn."""
+    if request.param == "memory":
+        return MemoryQueues(clock=FrozenClock(EPOCH_OF_TESTS))
+    return dynamo_on(request.getfixturevalue(request.param)).queues()
