@@ -88,7 +88,7 @@ class Redriving:
         try:
             self._with_entry("Update", update, entry)
         except ConditionFailed as refused:
-            return self._refused_redrive(entry, op_id, refused.row, body, now)
+            return self._refused_redrive(row, op_id, refused.row, body, now)
         self._replaced(row, body)
         return assembled(self._access, read_row(_after(row.item, sets, removes)))
 
@@ -134,17 +134,20 @@ class Redriving:
         return _NewBody(sets, [attr for attr in BODY if attr not in sets], item, ref)
 
     def _refused_redrive(
-        self, entry: DeadEntry, op_id: str, came_back: Mapping[str, Any] | None, body: _NewBody, now: datetime
+        self, row: StateRow, op_id: str, came_back: Mapping[str, Any] | None, body: _NewBody, now: datetime
     ) -> Task:
+        task_id = row.task.id
         done = _done_by(op_id, came_back)
-        if done is not None:
-            stored = read_row(done)
-            if stored.body_ref != body.ref:
-                self._discard_body(entry.task_id, body.ref)
-            return assembled(self._access, stored)
-        if came_back is not None:
-            self._discard_body(entry.task_id, body.ref)
-        raise _refusal(entry.task_id, came_back, Verb.REDRIVE, now)
+        if done is None:
+            if came_back is not None:
+                self._discard_body(task_id, body.ref)
+            raise _refusal(task_id, came_back, Verb.REDRIVE, now)
+        stored = read_row(done)
+        if stored.body_ref == body.ref:
+            self._replaced(row, body)
+        else:
+            self._discard_body(task_id, body.ref)
+        return assembled(self._access, stored)
 
     def _replaced(self, row: StateRow, body: _NewBody) -> None:
         # A body with an end goes by itself, for nothing; deleting it would cost its whole size.

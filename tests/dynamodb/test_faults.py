@@ -1,0 +1,122 @@
+"""Requests that get lost, refused or answered to nobody: a verb is carried out once, or says that it may have been."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from rdq_core.errors import LeaseLost, StoreFailed, TaskNotFound
+from rdq_core.stores.dynamodb.transact import MAX_TRIES
+from rdq_core.testing.faults import Fault, FaultScript, LosesAnswer, LosesRequest, Rejects, Request
+from tests.dynamodb import verbs
+from tests.dynamodb.world import FAILURE, QUEUE, TASK_ID, World
+
+NOT_CARRIED_OUT: tuple[Fault, ...] = (
+    LosesRequest(),
+    Rejects("ProvisionedThroughputExceededException"),
+    Rejects("TransactionConflictException"),
+    Rejects("InternalServerError"),
+)
+PASSING: dict[str, tuple[Fault, ...]] = {
+    "not carried out": NOT_CARRIED_OUT,
+    "answer lost": (LosesAnswer(),),
+    "answer lost twice": (LosesAnswer(), LosesAnswer()),
+}
+
+
+class FirstTries:
+    """Meets every request's first tries with these faults in turn: what is sent again unchanged is the same request."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self._faults = faults
+        self._tries: Counter[str] = Counter()
+
+    def __call__(self, request: Request, send: Callable[[], Any]) -> Any:
+        tried = self._tries[repr(request.params)]
+        self._tries[repr(request.params)] += 1
+        return self._faults[tried](request, send) if tried < len(self._faults) else send()
+
+
+@pytest.mark.parametrize("faults", PASSING)
+@pytest.mark.parametrize("prepare", verbs.EVERY, ids=verbs.named)
+def test_faults_at_every_single_request_that_pass_change_nothing_in_the_end(
+    world: World, prepare: verbs.Prepare, faults: str
+) -> None:
+    prepare(world)()
+    expected = world.everything()
+    act = prepare(world.again())
+    with FaultScript(world.client) as script:
+        script.add(FirstTries(PASSING[faults]), times=None)
+        act()
+    assert world.everything() == expected
+    assert script.count() > len(PASSING[faults])
+
+
+@pytest.mark.parametrize("prepare", verbs.EVERY, ids=verbs.named)
+def test_a_process_that_dies_between_two_writes_leaves_the_task_whole(world: World, prepare: verbs.Prepare) -> None:
+    before, after, requests = _ends_of(world, prepare)
+    for nth in range(1, requests + 1):
+        act = prepare(world.again())
+        with FaultScript(world.client) as faults:
+            faults.lose_request(nth=nth, times=None)
+            _let_fail(act)
+        assert world.store.get(TASK_ID) in (before, after)
+        assert len(list(world.store.dead(QUEUE, limit=9).items)) == (world.store.dead_entry(TASK_ID) is not None)
+
+
+@pytest.mark.parametrize("prepare", verbs.EVERY, ids=verbs.named)
+def test_a_verb_that_failed_at_any_request_can_be_asked_for_again(world: World, prepare: verbs.Prepare) -> None:
+    _, after, requests = _ends_of(world, prepare)
+    for nth in range(1, requests + 1):
+        act = prepare(world.again())
+        with FaultScript(world.client) as faults:
+            faults.lose_answer(nth=nth)
+            faults.lose_request(nth=nth + 1, times=MAX_TRIES - 1)
+            _let_fail(act)
+        _let_fail(act)
+        assert world.store.get(TASK_ID) == after
+
+
+def _ends_of(world: World, prepare: verbs.Prepare) -> tuple[Any, Any, int]:
+    act = prepare(world)
+    before = world.store.get(TASK_ID)
+    with FaultScript(world.client) as faults:
+        act()
+    return before, world.store.get(TASK_ID), faults.count()
+
+
+def _let_fail(act: verbs.Act) -> None:
+    with contextlib.suppress(StoreFailed, TaskNotFound):
+        act()
+
+
+def test_patience_ends_and_tells_that_the_write_may_have_happened(world: World) -> None:
+    claim = world.claimed()
+    with FaultScript(world.client) as faults:
+        faults.lose_answer("UpdateItem")
+        faults.lose_request("UpdateItem", times=None)
+        with pytest.raises(StoreFailed) as failed:
+            world.store.release(claim, FAILURE, due_at=world.now)
+    assert failed.value.may_have_happened
+    assert faults.count() == MAX_TRIES
+
+
+def test_patience_ends_and_tells_that_nothing_happened(world: World) -> None:
+    with FaultScript(world.client) as faults:
+        faults.reject("ThrottlingException", times=None)
+        with pytest.raises(StoreFailed) as failed:
+            world.submit()
+    assert not failed.value.may_have_happened
+    assert world.sleeper.slept == sorted(world.sleeper.slept)
+    assert len(world.sleeper.slept) == MAX_TRIES - 1
+
+
+def test_our_own_heartbeat_is_told_from_a_lost_lease(world: World) -> None:
+    claim = world.claimed()
+    with FaultScript(world.client) as faults:
+        faults.lose_answer("UpdateItem")
+        faults.interleave(lambda: world.store.cancel(claim.task.id, now=world.now, op_id="x", expires_at=None), at=2)
+        with pytest.raises(LeaseLost):
+            world.store.heartbeat(claim, world.now + verbs.HOUR)
