@@ -1,0 +1,1 @@
+"""Where tasks live: stores that store, and decide nothing."""
