@@ -9,7 +9,7 @@ from rdq_core.domain.lease import Claim, Grant
 from rdq_core.domain.task import Failure, Status
 from rdq_core.domain.times import span_millis
 from rdq_core.engine.events import EventName, event_of
-from rdq_core.engine.ports import Candidate, Clock, EventSink, IdSource, TaskStore
+from rdq_core.engine.ports import Candidate, Clock, EventSink, IdSource, KeyBusy, TaskStore
 from rdq_core.engine.report import Resolution
 from rdq_core.engine.resolve import dead_until
 
@@ -23,15 +23,20 @@ class Claimer:
         self._ids = ids
         self._events = events
 
-    def take(self, candidate: Candidate, settings: QueueSettings) -> Claim | Resolution | None:
+    def take(self, candidate: Candidate, settings: QueueSettings) -> Claim | Resolution | KeyBusy | None:
         """The claim; DEAD_LETTERED when its lapsed lease was its last; None when another host was faster.
+
+        KEY_BUSY when its concurrency key is in use.
 
         Raises CorruptItem for a row that this version can't read, and StoreFailed.
         """
         now = self._clock.now()
         grant = Grant(token=self._ids.token(), now=now, lease_expires_at=now + settings.execution.lease)
         if candidate.status is Status.PENDING:
-            claim = self._store.claim(candidate, grant)
+            claims = self._store.claim if candidate.concurrency_key is None else self._store.claim_keyed
+            claim = claims(candidate, grant)
+            if isinstance(claim, KeyBusy):
+                return claim
         else:
             lapsed = self._store.lapsed(candidate, now=now)
             if lapsed is None:

@@ -37,6 +37,11 @@ class Feed:
         """The earliest due time that the last look at all shards saw ahead of it; None when it saw none."""
         return self._earliest
 
+    @property
+    def waiting(self) -> int:
+        """How many due candidates have been read and not yet handed out."""
+        return len(self._buffer)
+
     def wakes_at(self, now: datetime) -> datetime:
         """When `next` is worth calling again after it has answered None."""
         return max(now, self._looks_again_at or now)

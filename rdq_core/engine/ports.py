@@ -9,9 +9,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from rdq_core.config.settings import QueueSettings
+from rdq_core.config.settings import QueueSettings, RateLimit
 from rdq_core.config.stored import Override, StoredQueue
 from rdq_core.domain.attempt import Attempt, Outcome
 from rdq_core.domain.dead import DeadEntry
@@ -117,6 +118,15 @@ class QueueCounts:
     exact: bool
 
 
+class KeyBusy(Enum):
+    """The answer to a claim whose concurrency key another task holds. Nothing was changed, and no attempt is spent."""
+
+    KEY_BUSY = "key busy"
+
+
+KEY_BUSY = KeyBusy.KEY_BUSY
+
+
 class TaskStore(Protocol):
     """Where tasks live. Each verb is atomic: it happens whole, with its history, or not at all."""
 
@@ -141,6 +151,13 @@ class TaskStore(Protocol):
         """Lease a waiting task. None when it is no longer as the index said: somebody was faster, and nothing changed.
 
         Raises CorruptItem when the row can't be read by this version; the row is left as it is.
+        """
+        ...
+
+    def claim_keyed(self, candidate: Candidate, grant: Grant) -> Claim | KeyBusy | None:
+        """Lease a waiting task that has a concurrency key, together with the key's slot.
+
+        A key is held exactly as long as a task of it is in flight, lapsed or not: KEY_BUSY then. Else as `claim`.
         """
         ...
 
@@ -288,7 +305,7 @@ class QueueStore(QueueSource, Protocol):
 class RateLimiter(Protocol):
     """A limit that all sweepers of a queue share."""
 
-    def take(self, queue: str, wanted: int, settings: QueueSettings, *, now: datetime) -> int:
+    def take(self, queue: str, wanted: int, limit: RateLimit, *, now: datetime) -> int:
         """How many of `wanted` starts are allowed now: 0 to `wanted`. They are spent."""
         ...
 

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from rdq_core.config.settings import Host
 from rdq_core.engine.claims import Claimer
+from rdq_core.engine.lane import NoLimit
 from rdq_core.engine.ports import (
     Clock,
     ErrorSink,
@@ -13,15 +15,17 @@ from rdq_core.engine.ports import (
     HandlerSource,
     IdSource,
     Jitter,
-    QueueSource,
+    QueueStore,
+    RateLimiter,
     Sleeper,
     TaskStore,
 )
+from rdq_core.engine.reconcile import Reconciler, Reconcilers
 from rdq_core.engine.redrive import Redriver
 from rdq_core.engine.resolve import Resolver
 from rdq_core.engine.run import Runner, RunParts
 from rdq_core.engine.submit import Submitter
-from rdq_core.engine.sweep import Sweeper
+from rdq_core.engine.sweep import Sweeper, SweepParts
 from rdq_core.errors import Unavailable
 from rdq_core.runtime.log import LogSink, log_error
 from rdq_core.runtime.system import SystemClock, SystemIds, SystemJitter, SystemSleeper
@@ -39,7 +43,8 @@ class Parts:
     """A store with its configuration, and the outside world around them. `idle` waits for work, `busy` for handlers."""
 
     store: TaskStore
-    queues: QueueSource
+    queues: QueueStore
+    limiter: RateLimiter
     clock: Clock
     ids: IdSource
     jitter: Jitter
@@ -56,7 +61,15 @@ class Parts:
         """What sends dead tasks back."""
         return Redriver(self.store, self.queues, clock=self.clock, events=self.events)
 
-    def sweeper(self, handlers: HandlerSource, *, serves: Sequence[str], worker: str) -> Sweeper:
+    def sweeper(
+        self,
+        handlers: HandlerSource,
+        *,
+        serves: Sequence[str],
+        worker: str,
+        host: Host = Host.WORKER,
+        reconcilers: Sequence[Reconciler] = (),
+    ) -> Sweeper:
         """What runs due work of the queues that it `serves`; `worker` is its name on attempt records."""
         resolver = Resolver(self.store, clock=self.clock, jitter=self.jitter, events=self.events, worker=worker)
         run_parts = RunParts(
@@ -68,16 +81,21 @@ class Parts:
             on_error=self.on_error,
         )
         return Sweeper(
-            self.store,
-            self.queues,
-            Claimer(self.store, clock=self.clock, ids=self.ids, events=self.events),
-            Runner(run_parts),
-            serves=serves,
-            clock=self.clock,
-            jitter=self.jitter,
-            idle=self.idle,
-            busy=self.busy,
-            on_error=self.on_error,
+            SweepParts(
+                store=self.store,
+                queues=self.queues,
+                claimer=Claimer(self.store, clock=self.clock, ids=self.ids, events=self.events),
+                runner=Runner(run_parts),
+                limiter=self.limiter,
+                reconcilers=Reconcilers(reconcilers, sleeper=self.busy, on_error=self.on_error),
+                serves=tuple(serves),
+                host=host,
+                clock=self.clock,
+                jitter=self.jitter,
+                idle=self.idle,
+                busy=self.busy,
+                on_error=self.on_error,
+            )
         )
 
 
@@ -97,9 +115,19 @@ def connect(
     client = client or dynamodb_client()
     clock = clock or SystemClock()
     ids, jitter, sleeper = SystemIds(), SystemJitter(), SystemSleeper()
+    queues = DynamoQueues(client, tables, clock=clock, jitter=jitter, sleeper=sleeper)
     return Parts(
-        store=DynamoTaskStore(client, tables, clock=clock, ids=ids, jitter=jitter, sleeper=sleeper),
-        queues=DynamoQueues(client, tables, clock=clock, jitter=jitter, sleeper=sleeper),
+        store=DynamoTaskStore(
+            client,
+            tables,
+            clock=clock,
+            ids=ids,
+            jitter=jitter,
+            sleeper=sleeper,
+            shards_ever=lambda queue: queues.settings(queue).shards_ever,
+        ),
+        queues=queues,
+        limiter=NoLimit(),
         clock=clock,
         ids=ids,
         jitter=jitter,

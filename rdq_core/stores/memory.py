@@ -19,7 +19,16 @@ from rdq_core.domain.lease import Claim, Grant
 from rdq_core.domain.lifecycle import Edit, Result, Row, Verb
 from rdq_core.domain.task import Failure, Status, Task
 from rdq_core.domain.times import EPOCH, to_millis
-from rdq_core.engine.ports import Candidate, Clock, IdSource, Page, QueueCounts, Submission
+from rdq_core.engine.ports import (
+    KEY_BUSY,
+    Candidate,
+    Clock,
+    IdSource,
+    KeyBusy,
+    Page,
+    QueueCounts,
+    Submission,
+)
 from rdq_core.errors import LeaseLost, TaskConflict, TaskNotFound
 
 
@@ -78,6 +87,14 @@ class MemoryStore:
             chosen = due[start : min(end, start + limit)]
             more = chosen[-1] if chosen and start + limit < end else None
             return Page([self._candidate(task_id) for _, task_id in chosen], more)
+
+    def claim_keyed(self, candidate: Candidate, grant: Grant) -> Claim | KeyBusy | None:
+        """See `TaskStore.claim_keyed`."""
+        with self._lock:
+            in_flight = self._living(candidate.queue, Status.IN_FLIGHT)
+            if any(kept.row.task.concurrency_key == candidate.concurrency_key for kept in in_flight):
+                return KEY_BUSY
+            return self.claim(candidate, grant)
 
     def claim(self, candidate: Candidate, grant: Grant) -> Claim | None:
         """See `TaskStore.claim`."""

@@ -166,7 +166,7 @@ def test_a_budget_that_was_lowered_below_what_is_spent_ends_the_task_without_ano
     world.handler(raises(ConnectionError()))
     task_id = world.submit()
     world.sweep()
-    world.queues.put(QUEUE, {"index_shards": 1, "retry": {"max_attempts": 1}})
+    world.configure(index_shards=1, retry={"max_attempts": 1})
     world.clock.advance("1h")
     world.sweep()
     task = world.task(task_id)

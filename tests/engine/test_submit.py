@@ -98,7 +98,7 @@ def test_a_business_key_submits_once_and_finds_its_task_again() -> None:
 
 def test_an_id_of_another_queue_is_a_conflict() -> None:
     world = World()
-    world.queues.put("mail", {})
+    world.configure("mail")
     task_id = world.submit()
     with pytest.raises(TaskConflict, match=QUEUE):
         world.submit(queue="mail", id=task_id)

@@ -5,6 +5,7 @@ import pytest
 
 from rdq_core import Outcome, Status
 from rdq_core.domain.lease import Grant
+from rdq_core.engine.claims import Claimer
 from rdq_core.engine.events import EventName
 from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import SweepLimits
@@ -43,10 +44,11 @@ def test_a_handler_that_kills_its_worker_each_time_ends_in_the_dlq() -> None:
     world.handler(lambda _order: None)
     task_id = world.submit()
     claimed_by_nobody_alive(world, task_id)
+    claimer = Claimer(world.store, clock=world.clock, ids=world.ids, events=world.told)
     for _ in range(2):
         world.clock.advance("61s")
         candidate = world.store.candidates(QUEUE, 0, until=world.clock.now(), limit=1).items[0]
-        world.sweeper.claimer.take(candidate, world.queues.settings(QUEUE))
+        claimer.take(candidate, world.queues.settings(QUEUE))
     world.clock.advance("61s")
     report = world.sweep()
     task = world.task(task_id)
@@ -78,7 +80,7 @@ def test_no_more_is_claimed_than_there_are_slots() -> None:
 
 def test_a_queue_with_a_large_backlog_does_not_keep_another_waiting() -> None:
     world = World(dispatch={"concurrency": 2, "batch_size": 10})
-    world.queues.put("small", {"index_shards": 1})
+    world.configure("small", index_shards=1)
     started: list[str] = []
     world.handler(lambda order, ctx: started.append(ctx.task.queue) if order else None)
     for _ in range(500):
@@ -114,13 +116,10 @@ def test_every_shard_is_visited() -> None:
 def test_a_paused_queue_is_left_alone_and_does_not_keep_the_sweep() -> None:
     world = World()
     world.handler(lambda _order: None)
-    world.queues.put(QUEUE, {"index_shards": 1})
     task_id = world.submit()
-    from dataclasses import replace
-
-    world.queues.by_name[QUEUE] = replace(world.queues.by_name[QUEUE], paused=True)
+    world.queues.pause(QUEUE, paused=True, now=world.clock.now())
     assert world.sweep(SweepLimits()).claimed == 0
-    world.queues.by_name[QUEUE] = replace(world.queues.by_name[QUEUE], paused=False)
+    world.queues.pause(QUEUE, paused=False, now=world.clock.now())
     assert world.sweep().completed == 1
     assert world.task(task_id).status is Status.SUCCEEDED
 
@@ -129,7 +128,7 @@ def test_a_configuration_change_reaches_queued_work_at_the_next_claim() -> None:
     world = World(retry={"max_attempts": 5})
     world.handler(raises(ConnectionError()))
     tasks = [world.submit() for _ in range(10)]
-    world.queues.put(QUEUE, {"index_shards": 1, "retry": {"max_attempts": 1}})
+    world.configure(index_shards=1, retry={"max_attempts": 1})
     assert world.sweep().dead_lettered == 10
     assert {world.task(task_id).status for task_id in tasks} == {Status.DEAD}
 
@@ -255,7 +254,7 @@ def test_two_sweeps_at_once_run_each_task_once() -> None:
 
 def test_a_report_tells_each_queue_apart() -> None:
     world = World()
-    world.queues.put("mail", {"index_shards": 1})
+    world.configure("mail", index_shards=1)
     world.handler(lambda _order: None)
     world.submit()
     world.submit(queue="mail")

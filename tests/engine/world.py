@@ -2,24 +2,24 @@
 
 import inspect
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import count
 from typing import Any
 
 from rdq_core.client.rdq import Rdq
-from rdq_core.config.effective import effective
-from rdq_core.config.settings import QueueSettings
 from rdq_core.domain.attempt import Attempt
 from rdq_core.domain.task import Task
 from rdq_core.engine.events import Event, EventName
+from rdq_core.engine.lane import NoLimit
+from rdq_core.engine.ports import RateLimiter
 from rdq_core.engine.report import QueueReport
 from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import Sweeper, SweepLimits
-from rdq_core.errors import QueueNotFound
 from rdq_core.handlers.registry import Registry
 from rdq_core.runtime.wiring import Parts
 from rdq_core.stores.memory import MemoryStore
+from rdq_core.stores.memory_queues import MemoryQueues
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
 
 QUEUE = "billing"
@@ -63,24 +63,6 @@ class Remembers:
         return [event for event in self.events if event.name is name][-1]
 
 
-class FixedQueues:
-    """Queue settings that a test sets as it likes."""
-
-    def __init__(self) -> None:
-        self.by_name: dict[str, QueueSettings] = {}
-
-    def put(self, queue: str, declared: Mapping[str, Any]) -> None:
-        self.by_name[queue] = effective(queue, dict(declared), {})
-
-    def settings(self, queue: str) -> QueueSettings:
-        if queue not in self.by_name:
-            raise QueueNotFound(f"no queue {queue}")
-        return self.by_name[queue]
-
-    def all(self) -> Mapping[str, QueueSettings]:
-        return self.by_name
-
-
 class World:
     """One queue, `billing`, whose configuration is `config` with one shard; more can be put."""
 
@@ -89,12 +71,14 @@ class World:
         self.ids = CountingIds()
         self.told = Remembers()
         self.store = MemoryStore(clock=self.clock, ids=self.ids)
-        self.queues = FixedQueues()
-        self.queues.put(QUEUE, {"index_shards": 1, **config})
+        self.queues = MemoryQueues(clock=self.clock)
+        self.configure(QUEUE, **{"index_shards": 1, **config})
         self.registry = Registry(queues=[QUEUE])
+        self.limiter: RateLimiter = NoLimit()
         self.parts = Parts(
             store=self.store,
             queues=self.queues,
+            limiter=self.limiter,
             clock=self.clock,
             ids=self.ids,
             jitter=NoJitter(),
@@ -110,8 +94,13 @@ class World:
     def sweeper(self) -> Sweeper:
         """One sweeper for the whole test, so that its slots are remembered."""
         if self._sweeper is None:
-            self._sweeper = self.parts.sweeper(self.registry, serves=tuple(self.queues.by_name), worker="host:1")
+            self._sweeper = self.parts.sweeper(self.registry, serves=tuple(self.queues.all()), worker="host:1")
         return self._sweeper
+
+    def configure(self, queue: str = QUEUE, **declared: Any) -> None:
+        """Declare a queue, or declare it anew."""
+        stored = self.queues.stored(queue)
+        self.queues.put_declared(queue, declared, {}, expected_revision=stored.revision if stored else 0)
 
     def handler(self, function: Callable[..., Any], ref: str = "charge", **options: Any) -> None:
         """Register a handler; one without annotations takes text."""

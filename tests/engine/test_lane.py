@@ -1,0 +1,263 @@
+import threading
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rdq_core import Status
+from rdq_core.config.settings import Host, RateLimit
+from rdq_core.domain.rate import take
+from rdq_core.engine.ports import Candidate, Page
+from rdq_core.engine.reconcile import Reconciler
+from rdq_core.engine.sweep import SweepLimits
+from tests.engine.world import NOW_ONLY, QUEUE, World
+
+
+class OneBucket:
+    """A rate limiter that all sweepers of a test share, and that counts its requests."""
+
+    def __init__(self) -> None:
+        self.moment = 0
+        self.requests = 0
+        self._lock = threading.Lock()
+
+    def take(self, queue: str, wanted: int, limit: RateLimit, *, now: datetime) -> int:
+        with self._lock:
+            self.requests += 1
+            taken = take(
+                self.moment,
+                int(now.timestamp() * 1_000_000),
+                wanted,
+                interval=limit.period / limit.count,
+                burst=limit.burst,
+            )
+            self.moment = taken.moment
+            return taken.granted
+
+
+def a_limited_world(rate: str = "10/s", **dispatch: object) -> tuple[World, OneBucket]:
+    world, bucket = World(dispatch={"rate_limit": rate, "concurrency": 8, **dispatch}), OneBucket()
+    world.parts = replace(world.parts, limiter=bucket)
+    world.handler(lambda _order: None)
+    return world, bucket
+
+
+def test_a_rate_limit_lets_one_burst_start_and_then_its_rate() -> None:
+    world, _ = a_limited_world()
+    for _ in range(30):
+        world.submit()
+    assert world.sweep().completed == 10
+    world.clock.advance("1s")
+    assert world.sweep().completed == 10
+
+
+def test_several_sweepers_share_one_limit() -> None:
+    world, _ = a_limited_world()
+    for _ in range(100):
+        world.submit()
+    sweepers = [world.parts.sweeper(world.registry, serves=[QUEUE], worker=f"host:{n}") for n in range(4)]
+    done = 0
+    for _ in range(5):
+        done += sum(sweeper.sweep(NOW_ONLY).total.completed for sweeper in sweepers)
+        world.clock.advance("1s")
+    assert done == 10 * 5
+
+
+def test_a_limited_queue_without_due_work_asks_for_no_token() -> None:
+    world, bucket = a_limited_world()
+    world.sweep(SweepLimits())
+    assert bucket.requests == 0
+
+
+def test_tokens_are_fetched_together() -> None:
+    world, bucket = a_limited_world()
+    for _ in range(8):
+        world.submit()
+    world.sweep()
+    assert bucket.requests <= 2
+
+
+def test_a_sweep_within_its_horizon_goes_on_as_tokens_come() -> None:
+    world, _ = a_limited_world("2/s")
+    for _ in range(9):
+        world.submit()
+    start = world.clock.now()
+    assert world.sweep(SweepLimits(linger=timedelta(seconds=3))).completed == 9
+    assert world.clock.now() - start >= timedelta(seconds=3)
+
+
+def a_log_of_keys(world: World) -> list[str]:
+    log: list[str] = []
+
+    def handler(order: str) -> None:
+        log.append(order)
+
+    world.handler(handler)
+    return log
+
+
+def test_tasks_of_one_key_run_one_after_the_other_in_due_order() -> None:
+    world = World(dispatch={"concurrency": 8}, index_shards=4)
+    running, overlaps, log, lock = [0], [0], [], threading.Lock()
+
+    def handler(order: str) -> None:
+        with lock:
+            running[0] += 1
+            overlaps[0] = max(overlaps[0], running[0])
+            log.append(order)
+        threading.Event().wait(0.002)
+        with lock:
+            running[0] -= 1
+
+    world.handler(handler)
+    for number in range(12):
+        world.submit(f"{number:02d}", concurrency_key="ann")
+        world.clock.advance("1s")
+    assert world.sweep().completed == 12
+    assert (overlaps[0], log) == (1, sorted(log))
+
+
+def count_reads(world: World) -> list[int]:
+    """A list that grows with each page of candidates that is read."""
+    reads: list[int] = []
+    candidates = world.store.candidates
+
+    def counted(queue: str, shard: int, **options: Any) -> Page[Candidate]:
+        reads.append(shard)
+        return candidates(queue, shard, **options)
+
+    world.store.candidates = counted  # type: ignore[method-assign]
+    return reads
+
+
+def test_a_thousand_followers_of_one_key_do_not_keep_another_key_waiting() -> None:
+    world = World(dispatch={"concurrency": 2, "batch_size": 100})
+    started: list[str] = []
+    release = threading.Event()
+
+    def handler(order: str) -> None:
+        started.append(order)
+        if order == "a":
+            release.wait(20)
+        else:
+            release.set()
+
+    world.handler(handler)
+    for _ in range(1000):
+        world.submit("a", concurrency_key="a")
+    world.clock.advance("1s")
+    world.submit("b", concurrency_key="b")
+    reads = count_reads(world)
+    world.sweep(SweepLimits(horizon=timedelta(0), linger=timedelta(0), max_tasks=10))
+    assert started.index("b") == 1
+    assert len(reads) <= 2 * 11
+
+
+def test_a_key_that_another_host_holds_is_deferred_and_costs_no_attempt() -> None:
+    world = World()
+    a_log_of_keys(world)
+    first, second = (world.submit(concurrency_key="ann") for _ in range(2))
+    elsewhere = threading.Event()
+    held = threading.Event()
+
+    def holds(_order: str) -> None:
+        held.set()
+        elsewhere.wait(20)
+
+    other = World()
+    other.parts, other.store = world.parts, world.store
+    other.handler(holds)
+    sweeper = world.parts.sweeper(other.registry, serves=[QUEUE], worker="other:1")
+    thread = threading.Thread(
+        target=sweeper.sweep, args=(SweepLimits(horizon=timedelta(0), linger=timedelta(0), max_tasks=1),)
+    )
+    thread.start()
+    assert held.wait(10)
+    report = world.sweep()
+    assert (report.claimed, report.deferred) == (0, 1)
+    elsewhere.set()
+    thread.join(10)
+    world.clock.advance("5s")
+    assert world.sweep().completed == 1
+    assert [len(world.attempts(task_id)) for task_id in (first, second)] == [1, 1]
+
+
+def test_a_lapsed_holder_keeps_its_key_until_it_is_reclaimed() -> None:
+    from tests.engine.test_sweep import claimed_by_nobody_alive
+
+    world = World(index_shards=1)
+    log = a_log_of_keys(world)
+    first = world.submit("first", concurrency_key="ann")
+    claimed_by_nobody_alive(world, first)
+    world.clock.advance("1s")
+    world.submit("second", concurrency_key="ann")
+    assert world.sweep().claimed == 0
+    world.clock.advance("60s")
+    world.sweep()
+    world.clock.advance("2s")
+    world.sweep()
+    assert log == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "host", "served"),
+    [
+        ({}, Host.WORKER, True),
+        ({}, Host.SWEEPER, False),
+        ({"dispatch": {"host": "sweeper"}}, Host.WORKER, False),
+        ({"dispatch": {"host": "any"}}, Host.SWEEPER, True),
+        ({"handlers": {"charge": {"function": "f"}}}, Host.WORKER, False),
+    ],
+)
+def test_only_the_kind_of_host_that_may_serve_a_queue_touches_its_tasks(
+    declared: dict[str, object], host: Host, *, served: bool
+) -> None:
+    world = World(**declared)
+    task_id = world.submit(ref="unknown-here")
+    sweeper = world.parts.sweeper(world.registry, serves=[QUEUE], worker="host:1", host=host)
+    sweeper.sweep(NOW_ONLY)
+    assert world.task(task_id).status is (Status.DEAD if served else Status.PENDING)
+
+
+def sweeps_with(world: World, *reconcilers: Reconciler) -> int:
+    sweeper = world.parts.sweeper(world.registry, serves=[QUEUE], worker="host:1", reconcilers=reconcilers)
+    return sweeper.sweep(NOW_ONLY).total.completed
+
+
+def test_reconcilers_run_before_the_first_claim() -> None:
+    world = World()
+    log = a_log_of_keys(world)
+    repair = Reconciler("pending", lambda: world.submit("repaired"), timedelta(seconds=5))
+    assert sweeps_with(world, repair) == 1
+    assert log == ["repaired"]
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(1), KeyboardInterrupt()])
+def test_a_failing_reconciler_is_told_and_starves_nothing(error: BaseException) -> None:
+    world = World()
+    a_log_of_keys(world)
+    world.submit()
+
+    def fails() -> None:
+        raise error
+
+    assert sweeps_with(world, Reconciler("pending", fails, timedelta(seconds=5))) == 1
+    assert world.told.errors == [("reconciler pending", error)]
+
+
+def test_a_hanging_reconciler_is_told_and_is_not_started_twice() -> None:
+    world = World()
+    a_log_of_keys(world)
+    world.submit()
+    release, starts = threading.Event(), []
+
+    def hangs() -> None:
+        starts.append(1)
+        while not release.wait(0.01):
+            world.clock.advance("1s")
+
+    assert sweeps_with(world, Reconciler("pending", hangs, timedelta(seconds=5))) == 1
+    assert [where for where, _ in world.told.errors] == ["reconciler pending"]
+    assert starts == [1]
+    release.set()
