@@ -150,7 +150,7 @@ def test_a_thousand_followers_of_one_key_do_not_keep_another_key_waiting() -> No
     world.submit("b", concurrency_key="b")
     reads = count_reads(world)
     world.sweep(SweepLimits(horizon=timedelta(0), linger=timedelta(0), max_tasks=10))
-    assert started.index("b") == 1
+    assert started.index("b") <= 1  # the two slots start side by side
     assert len(reads) <= 2 * 11
 
 
