@@ -2,6 +2,7 @@
 
 import pytest
 
+pytest.register_assert_rewrite("tests.contract")  # its modules are no test files by name
 pytest_plugins = ["tests.support.engines", "tests.support.stores"]
 
 

@@ -58,6 +58,20 @@ class Dynamo:
             fresh_for=fresh_for,
         )
 
+    def items_of(self, task_id: str) -> dict[str, Any]:
+        """All that is stored under a task's id, by its kind."""
+        client = self.engine.dynamodb
+        found: dict[str, Any] = {}
+        for table in (self.tables.tasks, self.tables.dlq):
+            answer = client.query(
+                TableName=table,
+                KeyConditionExpression="task_id = :id",
+                ExpressionAttributeValues={":id": {"S": task_id}},
+                ConsistentRead=True,
+            )
+            found |= {item["kind"]["S"]: item for item in answer["Items"]}
+        return found
+
 
 def dynamo_on(engine: Engine) -> Dynamo:
     """The tables, made on an empty engine."""

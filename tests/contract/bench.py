@@ -1,0 +1,259 @@
+"""A store under test, a clock that the test moves, and short words for the usual steps.
+
+The suite asks a store for nothing but the port. `raw` is whatever the store keeps under an id: it is only ever compared
+with itself, so that a write which must change nothing is caught changing something that no verb shows.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any, Final, TypeVar
+
+from rdq_core.domain.attempt import Attempt
+from rdq_core.domain.dead import DeadEntry
+from rdq_core.domain.lease import Claim
+from rdq_core.domain.lifecycle import NO_EDIT, Edit, Result
+from rdq_core.domain.task import Failure, Status, Task
+from rdq_core.engine.ports import Candidate, Page, TaskStore
+from rdq_core.testing.clock import FrozenClock
+from tests.support.factories import (
+    QUEUE,
+    a_failed,
+    a_failure,
+    a_grant,
+    a_lapse,
+    a_result,
+    a_success,
+    a_task,
+)
+
+LEASE: Final = timedelta(minutes=1)
+RETENTION: Final = timedelta(hours=24)
+FINGERPRINT: Final = "v1:0123456789ab"
+_ops = count(1)
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Bench:
+    """A store, and words for what the tests do with it. Every step happens at the clock's present moment."""
+
+    store: TaskStore
+    clock: FrozenClock
+    raw: Callable[[str], object]
+    shards: int = 1
+    fellow: Callable[[], TaskStore] | None = field(default=None)
+
+    @property
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    def another(self) -> TaskStore:
+        """The same store as another thread may have it, which is its own object where one shares nothing else."""
+        return self.fellow() if self.fellow else self.store
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    def submit(self, **fields: Any) -> Task:
+        """A new task, due now unless the fields say otherwise."""
+        submission = self.store.submit(a_task(**fields), shards=self.shards)
+        assert submission.created
+        return submission.task
+
+    def candidates(self, queue: str = QUEUE, *, ahead: timedelta = timedelta(0)) -> list[Candidate]:
+        """What the index proposes, of all shards."""
+        until = self.now + ahead
+        return [
+            candidate
+            for shard in range(self.shards)
+            for page in pages(
+                lambda after, shard=shard: self.store.candidates(queue, shard, until=until, limit=100, after=after)
+            )
+            for candidate in page.items
+        ]
+
+    def candidate(self, task_id: str, queue: str = QUEUE) -> Candidate:
+        """What the index proposes of one task, whenever it is due."""
+        return next(each for each in self.candidates(queue, ahead=timedelta(days=400)) if each.task_id == task_id)
+
+    def claim(self, task_id: str, queue: str = QUEUE, *, lease: timedelta = LEASE) -> Claim:
+        claim = self.store.claim(self.candidate(task_id, queue), a_grant(self.now, lease=lease))
+        assert claim is not None
+        return claim
+
+    def claimed(self, **fields: Any) -> Claim:
+        task = self.submit(**fields)
+        return self.claim(task.id, task.queue)
+
+    def lapse(self, claim: Claim) -> Claim:
+        """Nobody hears of the holder until the lease has ended."""
+        self.clock.advance(max(self.until_lapse(claim), timedelta(0)))
+        lapsed = self.store.lapsed(self.candidate(claim.task.id, claim.task.queue), now=self.now)
+        assert lapsed is not None
+        return lapsed
+
+    def until_lapse(self, claim: Claim) -> timedelta:
+        return claim.lease_expires_at - self.now
+
+    def reclaim(self, claim: Claim) -> Claim:
+        """The lease lapses, and somebody else takes over."""
+        lapsed = self.lapse(claim)
+        taken = self.store.reclaim(lapsed, a_lapse(lapsed), a_grant(self.now))
+        assert taken is not None
+        return taken
+
+    def heartbeat(self, claim: Claim) -> None:
+        self.store.heartbeat(claim, self.now + 2 * LEASE)
+
+    def complete(self, claim: Claim, result: Result | None = None, **success: Any) -> None:
+        self.store.complete(
+            claim,
+            a_success(claim, self.now, **success),
+            result or a_result(),
+            now=self.now,
+            expires_at=self.now + RETENTION,
+        )
+
+    def reschedule(self, claim: Claim, *, after: timedelta = timedelta(0), **failed: Any) -> Attempt:
+        attempt = a_failed(claim, self.now, **failed)
+        self.store.reschedule(claim, attempt, a_failure(attempt), due_at=self.now + after)
+        return attempt
+
+    def dead_letter(self, claim: Claim, *, keep: timedelta | None = None, **failed: Any) -> Attempt:
+        """Dead, for good unless it is kept for a time only."""
+        attempt = a_failed(claim, self.now, **failed)
+        self._bury(claim, attempt, keep)
+        return attempt
+
+    def dead_letter_unrun(self, claim: Claim) -> None:
+        """Dead without an attempt: the budget was found spent."""
+        self._bury(claim, None, None)
+
+    def dead_letter_lapsed(self, lapsed: Claim) -> bool:
+        attempt = a_lapse(lapsed)
+        return self.store.dead_letter_lapsed(
+            lapsed, attempt, a_failure(attempt), a_grant(self.now), fingerprint=FINGERPRINT, expires_at=None
+        )
+
+    def release(self, claim: Claim, *, after: timedelta = timedelta(0)) -> None:
+        self.store.release(claim, Failure("worker_shutdown"), due_at=self.now + after)
+
+    def cancel(self, task_id: str) -> Task:
+        return self.store.cancel(task_id, now=self.now, op_id=an_op(), expires_at=self.now + RETENTION)
+
+    def redrive(self, task_id: str, edit: Edit = NO_EDIT) -> Task:
+        return self.redrive_entry(self.entry(task_id), edit)
+
+    def redrive_entry(self, entry: DeadEntry, edit: Edit = NO_EDIT) -> Task:
+        return self.store.redrive(entry, edit, now=self.now, op_id=an_op(), shards=self.shards)
+
+    def purge(self, task_id: str) -> None:
+        self.store.purge(self.entry(task_id), now=self.now, op_id=an_op())
+
+    # -- tasks that have come some way ------------------------------------------------------------------------------
+
+    def succeeded(self, **fields: Any) -> Task:
+        claim = self.claimed(**fields)
+        self.complete(claim)
+        return self.task(claim.task.id)
+
+    def dead(self, *, keep: timedelta | None = None, **fields: Any) -> Task:
+        claim = self.claimed(**fields)
+        self.dead_letter(claim, keep=keep)
+        return self.task(claim.task.id)
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+
+    def task(self, task_id: str) -> Task:
+        task = self.store.get(task_id)
+        assert task is not None
+        return task
+
+    def entry(self, task_id: str) -> DeadEntry:
+        entry = self.store.dead_entry(task_id)
+        assert entry is not None
+        return entry
+
+    def dead_entries(self, queue: str = QUEUE, *, limit: int = 100) -> list[DeadEntry]:
+        return [
+            entry
+            for page in pages(lambda after: self.store.dead(queue, limit=limit, after=after))
+            for entry in page.items
+        ]
+
+    def numbers(self, task_id: str) -> list[int]:
+        """The numbers of the attempts on record."""
+        return [attempt.attempt_no for attempt in self.task(task_id).attempts]
+
+    def statuses(self) -> dict[Status, str]:
+        """One task in each status, by the verbs that lead there."""
+        cancelled = self.submit()
+        self.cancel(cancelled.id)
+        return {
+            Status.PENDING: self.submit().id,
+            Status.IN_FLIGHT: self.claimed().task.id,
+            Status.SUCCEEDED: self.succeeded().id,
+            Status.DEAD: self.dead().id,
+            Status.CANCELLED: cancelled.id,
+        }
+
+    def everything(self, task_id: str) -> dict[str, object]:
+        """All that anybody can see of a task, and all that the store keeps of it."""
+        task = self.store.get(task_id)
+        queue = QUEUE if task is None else task.queue
+        return {
+            "task": task,
+            "entry": self.store.dead_entry(task_id),
+            "index": [each for each in self.candidates(queue, ahead=timedelta(days=400)) if each.task_id == task_id],
+            "dlq": [entry for entry in self.dead_entries(queue) if entry.task_id == task_id],
+            "counts": self.store.counts(queue),
+            "raw": self.raw(task_id),
+        }
+
+    def bury_as(self, claim: Claim, failure: Failure, attempt: Attempt | None) -> None:
+        """Dead, for this reason."""
+        self.store.dead_letter(claim, attempt, failure, now=self.now, fingerprint=FINGERPRINT, expires_at=None)
+
+    def _bury(self, claim: Claim, attempt: Attempt | None, keep: timedelta | None) -> None:
+        expires_at = None if keep is None else self.now + keep
+        self.store.dead_letter(
+            claim, attempt, a_failure(attempt), now=self.now, fingerprint=FINGERPRINT, expires_at=expires_at
+        )
+
+
+def an_op() -> str:
+    """The name of an operator's request that nobody else has made."""
+    return f"op-{next(_ops)}"
+
+
+def pages(read: Callable[[Any], Page[T]]) -> Iterator[Page[T]]:
+    """Every page, from the first to the one that says it is the last."""
+    page = read(None)
+    while True:
+        yield page
+        if page.next is None:
+            return
+        page = read(page.next)
+
+
+def side_by_side(calls: Iterable[Callable[[], T]]) -> list[T | Exception]:
+    """What each call returned or raised, in their order, all of them made at once, each in a thread of its own."""
+    calls = list(calls)
+    outcomes: list[T | Exception] = [AssertionError("never ran")] * len(calls)
+    start = threading.Barrier(len(calls))
+
+    def run(place: int, call: Callable[[], T]) -> None:
+        start.wait()
+        try:
+            outcomes[place] = call()
+        except Exception as error:  # noqa: BLE001 - the test looks at it
+            outcomes[place] = error
+
+    threads = [threading.Thread(target=run, args=[place, call]) for place, call in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
