@@ -1,0 +1,19 @@
+"""The `rdq` command."""
+
+import sys
+from typing import Final
+
+_WRONG_USE: Final = 2
+
+
+def main() -> None:
+    """The entry point: runs the command line's arguments and exits with their code."""
+    try:
+        import rich  # noqa: F401 - is it here?
+        import typer  # noqa: F401 - the same
+    except ImportError as missing:
+        print(f"rdq's command line needs {missing.name}: pip install 'rdq-core[cli]'", file=sys.stderr)  # noqa: T201
+        sys.exit(_WRONG_USE)
+    from rdq_core.cli.app import run
+
+    sys.exit(run(sys.argv[1:]))

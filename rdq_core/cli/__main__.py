@@ -1,0 +1,5 @@
+"""`python -m rdq_core.cli` is `rdq`."""
+
+from rdq_core.cli import main
+
+main()

@@ -1,0 +1,87 @@
+"""The commands put together, and how a run of one ends."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import typer
+
+from rdq_core.cli import dlq, init, queue, submit, task, worker
+from rdq_core.cli.command import PipeClosed
+from rdq_core.cli.demo import demo
+from rdq_core.cli.failures import (
+    BUG,
+    DONE,
+    INTERRUPTED,
+    WRONG_USE,
+    Misuse,
+    exit_code,
+    of_aws,
+    tell,
+    tell_bug,
+    wants_json,
+)
+from rdq_core.errors import RdqError
+
+app: Final = typer.Typer(
+    name="rdq",
+    help="Durable retries with a dead-letter queue, on DynamoDB and Lambda.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _module in (demo, init, submit, worker):
+    _module.register(app)
+app.add_typer(queue.app, name="queue")
+app.add_typer(task.app, name="task")
+app.add_typer(dlq.app, name="dlq")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line and answer its exit code. Whatever goes wrong is told in one line on standard error."""
+    as_json, debug = wants_json(arguments), "--debug" in arguments
+    try:
+        code = app(args=list(arguments), prog_name="rdq", standalone_mode=False)
+        sys.stdout.flush()
+    except (PipeClosed, BrokenPipeError):
+        return _nobody_reads()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except typer.Abort:
+        return WRONG_USE
+    except typer.TyperException as wrong:
+        return _misused(wrong, as_json=as_json)
+    except Exception as error:  # noqa: BLE001 - the last line of defence turns all of them into an exit code
+        return _failed(error, as_json=as_json, debug=debug)
+    return code if isinstance(code, int) else DONE
+
+
+def _nobody_reads() -> int:
+    """End quietly, as the reader of a pipe did; the interpreter's own flush at exit must not fail either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return DONE
+
+
+def _misused(wrong: typer.TyperException, *, as_json: bool) -> int:
+    context: Any = getattr(wrong, "ctx", None)
+    message = wrong.format_message()
+    if message.startswith("Usage:"):  # a group without a command: its help is the answer
+        sys.stderr.write(f"{message}\n")
+        return WRONG_USE
+    hint = f"rdq {context.command_path.partition(' ')[2]} --help".replace("  ", " ") if context is not None else None
+    tell(Misuse(" ".join(message.split()).rstrip("."), hint=hint), as_json=as_json)
+    return WRONG_USE
+
+
+def _failed(error: Exception, *, as_json: bool, debug: bool) -> int:
+    told = error if isinstance(error, RdqError) else of_aws(error)
+    if told is None:
+        tell_bug(error, as_json=as_json, debug=debug)
+        return BUG
+    if debug:
+        tell_bug(error, as_json=False, debug=True)
+    tell(told, as_json=as_json)
+    return exit_code(told)

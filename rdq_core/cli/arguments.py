@@ -1,0 +1,59 @@
+"""Values of options, read once for all commands: times, durations, headers, files."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from rdq_core.domain.times import parse_time
+from rdq_core.domain.units import parse_duration
+from rdq_core.errors import InputInvalid
+
+
+def moment(text: str | None, field: str) -> datetime | None:
+    """A moment: RFC 3339 with a zone."""
+    return None if text is None else parse_time(text, field)
+
+
+def past(text: str | None, field: str, *, now: datetime) -> datetime | None:
+    """A moment in the past: how long ago (`3h`), or RFC 3339 with a zone."""
+    if text is None or "-" in text:
+        return moment(text, field)
+    try:
+        return now - parse_duration(text)
+    except ValueError as problem:
+        raise InputInvalid(field, f"{problem}, or an RFC 3339 time with a zone") from None
+
+
+def headers(pairs: Sequence[str]) -> dict[str, str]:
+    """Headers given as K=V."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise InputInvalid("header", "must be given as NAME=VALUE")
+        if name in found:
+            raise InputInvalid(f"headers.{name}", "is given twice")
+        found[name] = value
+    return found
+
+
+def opened(name: str, field: str) -> AbstractContextManager[BinaryIO]:
+    """A file to read bytes from; `-` is standard input."""
+    if name == "-":
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return Path(name).open("rb")
+    except OSError as problem:
+        raise InputInvalid(field, f"{name} can't be read: {problem.strerror}") from None
+
+
+def content(name: str, field: str) -> bytes:
+    """What is in a file; `-` is standard input."""
+    with opened(name, field) as stream:
+        try:
+            return stream.read()
+        except OSError as problem:
+            raise InputInvalid(field, f"{name} can't be read: {problem.strerror}") from None

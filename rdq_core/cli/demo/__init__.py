@@ -1,0 +1,1 @@
+"""`rdq demo`: the whole story on an engine inside this process."""

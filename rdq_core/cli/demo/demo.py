@@ -1,0 +1,97 @@
+"""The command: find the sample, play the story, say how it ended."""
+
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from rdq_core.cli.command import command
+from rdq_core.cli.failures import BUG
+from rdq_core.cli.screen import Screen, note
+from rdq_core.errors import InputInvalid, Unavailable
+
+_SAMPLE: Final = Path("samples", "webhooks")
+_ENV_FILE: Final = Path(".rdq-demo", "env")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "demo")(demo)
+
+
+def demo(
+    screen: Screen,
+    *,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave it running afterwards, to look around.")] = False,
+    deliveries: Annotated[str | None, typer.Option(hidden=True, help="Other webhooks, one a line.")] = None,
+) -> int | None:
+    """See the main job: calls fail, are retried, die, are understood and sent back. Needs no AWS account."""
+    _require_moto()
+    from rdq_core.cli.demo.moments import Moments
+    from rdq_core.cli.demo.stage import Stage
+    from rdq_core.cli.demo.story import Story, document
+    from rdq_core.cli.demo.teller import telling
+
+    folder = _sample()
+    chosen = folder / "deliveries.jsonl" if deliveries is None else Path(deliveries)
+    if not chosen.is_file():
+        raise InputInvalid("deliveries", f"{chosen} is no file")
+    with telling(people=screen.is_for_people) as teller:
+        moments = Moments(teller.say)
+        with Stage(folder, moments.hear) as stage:
+            moments.store = stage.parts.store
+            facts = Story(stage, moments, teller).play(chosen)
+            told = document(facts, moments)
+            for line in _next(keep=keep):
+                teller.say(line)
+            if keep:
+                _wait_until_interrupted(stage.environment)
+    screen.show(told, lambda: None)
+    return None if told["ok"] else BUG
+
+
+def _next(*, keep: bool) -> list[str]:
+    if keep:
+        return [f"it runs on until Ctrl-C; in another terminal:  . {_ENV_FILE}", "then:  rdq dlq groups webhooks"]
+    return ["next: rdq demo --keep      then, in another terminal:", f"      . {_ENV_FILE}; rdq dlq groups webhooks"]
+
+
+def _wait_until_interrupted(environment: Mapping[str, str]) -> None:
+    """Leave everything running, with what other terminals need in a file, until Ctrl-C or SIGTERM."""
+    _ENV_FILE.parent.mkdir(exist_ok=True)
+    _ENV_FILE.write_text("".join(f"export {name}={value}\n" for name, value in environment.items()), encoding="utf-8")
+    done = threading.Event()
+    before = {number: signal.signal(number, lambda *_: done.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    sys.stdout.flush()
+    try:
+        while not done.wait(1):
+            pass
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        _ENV_FILE.unlink(missing_ok=True)
+        note("stopping")
+
+
+def _require_moto() -> None:
+    try:
+        import rdq_core.testing.moto  # noqa: F401 - is what it needs installed?
+    except ImportError as missing:
+        raise Unavailable(
+            f"the demo needs {missing.name}, which is not installed", hint="pip install 'rdq-core[cli,testing]'"
+        ) from None
+
+
+def _sample() -> Path:
+    """The sample's folder: beside the package in a checkout, or below the current folder."""
+    import rdq_core
+
+    beside = Path(rdq_core.__file__).resolve().parents[1] / _SAMPLE
+    for folder in (beside, Path.cwd() / _SAMPLE):
+        if (folder / "deliveries.jsonl").is_file():
+            return folder
+    raise InputInvalid("demo", f"needs {_SAMPLE} of rdq's repository", hint="clone it, and run make demo there")

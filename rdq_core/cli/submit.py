@@ -1,0 +1,189 @@
+"""`rdq submit`: one task, or a file of many."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Annotated, Final
+
+import typer
+
+from rdq_core.cli.arguments import content, headers, moment, opened
+from rdq_core.cli.command import command
+from rdq_core.cli.connection import parts
+from rdq_core.cli.failures import WRONG_USE, Misuse, exit_code, tell
+from rdq_core.cli.screen import Screen, counted, escaped
+from rdq_core.domain.task import DEFAULT_CONTENT_TYPE
+from rdq_core.domain.units import parse_duration
+from rdq_core.engine.ports import Clock
+from rdq_core.engine.submit import Draft, Submitter
+from rdq_core.errors import InputInvalid, QueueNotFound, RdqError
+from rdq_core.ops.lines import payload_lines, task_lines
+from rdq_core.ops.submitting import BulkReport, BulkSubmitter, Line, Submitted
+from rdq_core.ops.views import submit_view
+
+_MOST_SHOWN: Final = 10
+_TEXT: Final = "text/plain; charset=utf-8"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "submit")(submit)
+
+
+def submit(
+    screen: Screen,
+    *,
+    queue: Annotated[str | None, typer.Option("--queue", "-q", help="The queue.")] = None,
+    handler: Annotated[str | None, typer.Option("--handler", "-H", help="The handler ref.")] = None,
+    payload: Annotated[str | None, typer.Option(help="The payload as text; - is standard input.")] = None,
+    payload_file: Annotated[str | None, typer.Option(help="A file that is the payload.")] = None,
+    payloads: Annotated[str | None, typer.Option(help="A file with a payload a line, its bytes as they stand.")] = None,
+    tasks: Annotated[str | None, typer.Option(help="A file with a task object a line.")] = None,
+    atomic: Annotated[bool, typer.Option("--atomic", help="Submit none if one is bad.")] = False,
+    task_id: Annotated[str | None, typer.Option("--id", help="The task's id, a ULID.")] = None,
+    key: Annotated[str | None, typer.Option(help="A business key: the same key submits once.")] = None,
+    header: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be given again.")] = None,
+    content_type: Annotated[str | None, typer.Option(help="The payload's content type.")] = None,
+    handler_version: Annotated[str | None, typer.Option(help="Pin the task to this version.")] = None,
+    run_at: Annotated[str | None, typer.Option(help="When it is due, RFC 3339 with a zone.")] = None,
+    delay: Annotated[str | None, typer.Option(help="How long until it is due: 30s, 10m, 24h.")] = None,
+    concurrency_key: Annotated[str | None, typer.Option(help="Tasks of one key run one after the other.")] = None,
+) -> int | None:
+    """Submit a task, or with --payloads or --tasks one for each line of a file (- is standard input)."""
+    source = _the_source(payload=payload, payload_file=payload_file, payloads=payloads, tasks=tasks)
+    found = parts()
+    template = Draft(
+        queue=_name(queue, "queue", "-q", source),
+        handler_ref=_name(handler, "handler", "-H", source),
+        payload=b"",
+        content_type=content_type or (_TEXT if source == "payload" else DEFAULT_CONTENT_TYPE),
+        id=task_id,
+        key=key,
+        headers=headers(header or ()),
+        handler_version=handler_version,
+        run_at=_run_at(run_at, delay, found.clock),
+        concurrency_key=concurrency_key,
+    )
+    submitter = found.submitter()
+    if source in ("payload", "payload_file"):
+        draft = _one(template, payload, payload_file)
+        return _submit_one(screen, submitter, draft)
+    if task_id is not None or key is not None:
+        raise Misuse("--id and --key are for one task: as they are, every line would be the same one")
+    with opened(payloads or tasks or "-", source) as stream:
+        if source == "payloads":
+            _check_once(submitter, template)
+            lines: Iterable[Line] = payload_lines(stream, template)
+        else:
+            lines = task_lines(stream, template, clock=found.clock)
+        with _progress() as on_progress:
+            report = BulkSubmitter(submitter).submit(lines, atomic=atomic, on_progress=on_progress)
+    screen.show(submit_view(report), lambda: _tell(screen, report, template.queue))
+    return _ended(report, atomic=atomic, as_json=not screen.is_for_people)
+
+
+def _the_source(**sources: str | None) -> str:
+    """Which of the options that give payloads was given. Without one, or with two, it is a misuse."""
+    given = [name for name, value in sources.items() if value is not None]
+    if len(given) != 1:
+        options = ", ".join("--" + name.replace("_", "-") for name in given or sources)
+        raise Misuse(f"{options} exclude each other" if given else f"there is no payload: give one of {options}")
+    return given[0]
+
+
+def _name(value: str | None, field: str, option: str, source: str) -> str:
+    if value is None and source != "tasks":
+        raise Misuse(f"the {field} is missing: give {option}")
+    return value or ""
+
+
+def _run_at(run_at: str | None, delay: str | None, clock: Clock) -> datetime | None:
+    if delay is None:
+        return moment(run_at, "run_at")
+    if run_at is not None:
+        raise InputInvalid("delay", "excludes run_at: give one of them")
+    try:
+        return clock.now() + parse_duration(delay)
+    except ValueError as problem:
+        raise InputInvalid("delay", str(problem)) from None
+
+
+def _one(template: Draft, payload: str | None, payload_file: str | None) -> Draft:
+    from dataclasses import replace
+
+    if payload is None or payload == "-":
+        return replace(template, payload=content(payload_file or "-", "payload_file"))
+    try:
+        return replace(template, payload=payload.encode())
+    except UnicodeEncodeError:
+        raise InputInvalid("payload", "is not UTF-8; use --payload-file for bytes") from None
+
+
+def _submit_one(screen: Screen, submitter: Submitter, draft: Draft) -> int | None:
+    try:
+        submission = submitter.submit(draft)
+    except QueueNotFound as unknown:
+        tell(unknown, as_json=not screen.is_for_people)
+        return WRONG_USE
+    report = BulkReport(submitted=[Submitted(submission.task.id, submission.created, None)])
+    screen.show(submit_view(report), lambda: _tell(screen, report, draft.queue))
+    return None
+
+
+def _check_once(submitter: Submitter, template: Draft) -> None:
+    """What is wrong with every line is told once."""
+    try:
+        submitter.check(template)
+    except QueueNotFound as unknown:
+        raise InputInvalid("queue", unknown.message, hint=unknown.hint) from None
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int], None] | None]:
+    """A running count on standard error, where a terminal is."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} lines"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("", total=None)
+        yield lambda done: progress.update(bar, completed=done)
+
+
+def _tell(screen: Screen, report: BulkReport, queue: str) -> None:
+    there = sum(not each.created for each in report.submitted)
+    where = f" to {queue}" if queue else ""
+    known = f" ({there:,} of them there already, and unchanged)" if there else ""
+    if report.submitted or not report.rejected:
+        screen.line(f"submitted {counted(len(report.submitted), 'task')}{where}{known}")
+    if report.rejected:
+        screen.line(f"refused {counted(len(report.rejected), 'line')}, of which nothing was stored:")
+        for each in report.rejected[:_MOST_SHOWN]:
+            screen.line(f"  line {each.line}: {f'{each.field}: ' if each.field else ''}{escaped(each.message)}")
+        if len(report.rejected) > _MOST_SHOWN:
+            screen.line(f"  and {len(report.rejected) - _MOST_SHOWN:,} more; -o json lists them all")
+    if report.submitted:
+        screen.next(f"rdq task get {report.submitted[0].id}")
+
+
+def _ended(report: BulkReport, *, atomic: bool, as_json: bool) -> int | None:
+    if report.stopped_by is not None:
+        tell(report.stopped_by, as_json=as_json)
+        return exit_code(report.stopped_by)
+    if not report.rejected:
+        return None
+    first = report.rejected[0]
+    what = f"{first.field}: {first.message}" if first.field else first.message
+    outcome = "so none was submitted" if atomic else "the others were submitted"
+    tell(
+        RdqError(
+            f"{counted(len(report.rejected), 'line')} refused, {outcome}; the first is line {first.line}: {what}",
+            code=first.code,
+        ),
+        as_json=as_json,
+    )
+    return WRONG_USE

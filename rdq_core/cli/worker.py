@@ -1,0 +1,128 @@
+"""`rdq worker`: the engine in one process, with the handlers of a module."""
+
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Annotated, Any, Final
+
+import typer
+
+from rdq_core.cli.command import command
+from rdq_core.cli.connection import parts
+from rdq_core.cli.screen import Screen
+from rdq_core.config.settings import Host
+from rdq_core.domain.attempt import type_name
+from rdq_core.domain.units import parse_duration
+from rdq_core.engine.ports import QueueSource
+from rdq_core.engine.report import SweepReport
+from rdq_core.errors import InputInvalid
+from rdq_core.handlers.registry import Registry
+from rdq_core.runtime.log import LOGGER, LogSink
+
+_CONVENTION: Final = "registry"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    command(app, "worker")(worker)
+
+
+def worker(
+    screen: Screen,
+    *,
+    module: Annotated[
+        str, typer.Argument(metavar="MODULE[:REGISTRY]", help="Where the handlers are; the current folder is searched.")
+    ],
+    queues: Annotated[
+        list[str] | None, typer.Option("--queue", "-q", help="Serve this queue, instead of the registry's own list.")
+    ] = None,
+    drain: Annotated[bool, typer.Option("--drain", help="End when nothing is due within the horizon.")] = False,
+    drain_horizon: Annotated[str, typer.Option(help="How far ahead --drain looks.")] = "1h",
+) -> None:
+    """Run due work until told to stop. One JSON event a line on standard error, a report at the end."""
+    from rdq_core.runtime.worker import Worker
+
+    try:
+        horizon = parse_duration(drain_horizon)
+    except ValueError as problem:
+        raise InputInvalid("drain_horizon", str(problem)) from None
+    registry = load_registry(module)
+    found = parts(LogSink())
+    serves = tuple(queues or registry.queues)
+    host = Worker(found, registry, serves=serves)
+    _check_queues(found.queues, serves)
+    _log_to_standard_error()
+    host.stop_on_signals()
+    report = host.drain(horizon) if drain else host.run()
+    screen.show(_document(report), lambda: screen.line(_sentence(asdict(report.total))))
+
+
+def load_registry(target: str) -> Registry:
+    """The registry that MODULE[:REGISTRY] means. Raises InputInvalid when there is none."""
+    name, _, attribute = target.partition(":")
+    module = _imported(name)
+    if attribute:
+        found = getattr(module, attribute, None)
+        if not isinstance(found, Registry):
+            raise InputInvalid("module", f"{name} has no Registry named {attribute}")
+        return found
+    conventional = getattr(module, _CONVENTION, None)
+    if isinstance(conventional, Registry):
+        return conventional
+    candidates = {attr: value for attr, value in vars(module).items() if isinstance(value, Registry)}
+    if len(candidates) != 1:
+        several = f"several: {', '.join(candidates)}" if candidates else "none"
+        raise InputInvalid("module", f"{name} should have one Registry, and has {several}", hint=f"say {name}:NAME")
+    return next(iter(candidates.values()))
+
+
+def _imported(name: str) -> Any:
+    if name.endswith(".py") or "/" in name:
+        dotted = name.removesuffix(".py").replace("/", ".").strip(".")
+        raise InputInvalid("module", f"{name} is a file; a module's name is needed", hint=f"rdq worker {dotted}")
+    if (here := os.getcwd()) not in sys.path:  # noqa: PTH109 - sys.path holds text
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        where = "in this folder or installed" if missing.name == name.partition(".")[0] else f"which {name} imports"
+        raise InputInvalid("module", f"there is no module {missing.name} {where}") from missing
+    except Exception as broken:
+        raise InputInvalid(
+            "module", f"importing {name} raised {type_name(broken)}", hint="run it again with --debug for the traceback"
+        ) from broken
+
+
+def _check_queues(queues: QueueSource, serves: tuple[str, ...]) -> None:
+    """Every queue is configured and meant for workers: the tasks of another host's queue would be unroutable here."""
+    for queue in serves:
+        host = queues.settings(queue).host
+        if host not in (Host.WORKER, Host.ANY):
+            raise InputInvalid(
+                "queue",
+                f"{queue} is served by the {host} (dispatch.host)",
+                hint="dispatch.host: worker or any allows it",
+            )
+
+
+def _log_to_standard_error() -> None:
+    logger, handler = logging.getLogger(LOGGER), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+def _document(report: SweepReport) -> dict[str, Any]:
+    return {
+        "total": asdict(report.total),
+        "queues": {queue: asdict(numbers) for queue, numbers in report.queues.items()},
+    }
+
+
+def _sentence(numbers: Mapping[str, int]) -> str:
+    told = ", ".join(f"{name.replace('_', '-')} {number:,}" for name, number in numbers.items() if number)
+    return f"done: {told or 'nothing was due'}"
