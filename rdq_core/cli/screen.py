@@ -5,15 +5,21 @@ its control characters.
 """
 
 import json
+import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
+from rich.cells import cell_len, set_cell_size
+
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 _WIDEST: Final = 160
+_NARROWEST: Final = 12
+_GAP: Final = "  "
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
@@ -63,18 +69,15 @@ class Screen:
 
     def table(self, headings: Sequence[str], rows: Iterable[Sequence[object]], *, stretch: int | None = None) -> None:
         """Print a table. The column `stretch` gives way where the screen is too narrow."""
-        from rich.box import SIMPLE_HEAD
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0), collapse_padding=True)
-        for place, heading in enumerate(headings):
-            table.add_column(heading, no_wrap=True, overflow="ellipsis", ratio=1 if place == stretch else None)
-        for row in rows:
-            table.add_row(*(escaped("-" if cell is None else cell) for cell in row))
-        console = Console(markup=False, highlight=False, emoji=False)
-        console.width = min(console.width, _WIDEST)
-        console.print(table)
+        cells = [[escaped("-" if cell is None else cell) for cell in row] for row in rows]
+        widths = [max(map(cell_len, column)) for column in zip(headings, *cells, strict=True)]
+        if stretch is not None:
+            others = sum(widths) - widths[stretch] + len(_GAP) * (len(widths) - 1)
+            widths[stretch] = min(widths[stretch], max(_columns() - others, _NARROWEST))
+        _write(_bold(_row(headings, widths)))
+        _write("─" * (sum(widths) + len(_GAP) * (len(widths) - 1)))
+        for row in cells:
+            _write(_row(row, widths))
 
     def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Print names and values, one pair a line."""
@@ -132,6 +135,24 @@ def _items(document: Mapping[str, Any]) -> Iterable[Any]:
     if set(document) == {"submitted", "rejected"}:
         return [*document["submitted"], *document["rejected"]]
     return [document]
+
+
+def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return _GAP.join(_fitted(cell, width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _fitted(cell: str, width: int) -> str:
+    return set_cell_size(cell, width) if cell_len(cell) <= width else f"{set_cell_size(cell, width - 1)}…"
+
+
+def _columns() -> int:
+    return min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
+
+
+def _bold(text: str) -> str:
+    """Bold where a terminal wants it."""
+    wanted = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return f"\x1b[1m{text}\x1b[0m" if wanted else text
 
 
 def _write(text: str) -> None:

@@ -66,7 +66,13 @@ class Story:
 
     def _submit(self, deliveries: Path) -> None:
         with deliveries.open("rb") as stream:
-            lines = list(_keyed(payload_lines(stream, Draft(queue=QUEUE, handler_ref=HANDLER, payload=b""))))
+            lines = list(
+                _keyed(
+                    payload_lines(
+                        stream, Draft(queue=QUEUE, handler_ref=HANDLER, payload=b"", content_type="application/json")
+                    )
+                )
+            )
         self._teller.say(f"rdq demo: {len(lines)} webhooks, {WORKERS} worker processes, and a receiver that misbehaves")
         report = BulkSubmitter(self._parts.submitter()).submit(lines)
         if report.rejected:
@@ -126,13 +132,13 @@ class Story:
         self._tell_verdict(verdict, sum(task is not None for task in tasks.values()))
 
     def _tell_verdict(self, verdict: Verdict, read_back: int) -> None:
-        unsent = f", {verdict.unsent} of them before its request" if verdict.unsent else ""
+        unsent = f", {verdict.unsent} unsent" if verdict.unsent else ""
         each = "not each an attempt on record" if verdict.disagreements else "each an attempt on record"
         self._teller.say(
             f"store:    {verdict.submitted} submitted, {read_back} read back: {verdict.succeeded} succeeded,"
             f" {verdict.dead} dead, {verdict.submitted - read_back} lost"
         )
-        self._teller.say(f"receiver: {verdict.requests} requests, {each}; {verdict.lapsed} leases lapsed{unsent}")
+        self._teller.say(f"receiver: {verdict.requests} requests, {each}; {verdict.lapsed} lapsed{unsent}")
         for problem in verdict.disagreements[:3]:
             self._teller.say(f"  DISAGREE: {problem}")
 
