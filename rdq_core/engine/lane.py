@@ -55,10 +55,9 @@ class Lane:
         while (candidate := self._following() or self._feed.next(settings, until=until, poll=poll)) is not None:
             if not self._takes_key(candidate, now):
                 self._on_deferred()
-            elif self._takes_token(settings, now, wanted=min(slots, 1 + self._feed.waiting)):
+            elif self._may_start(candidate, settings, now, wanted=min(slots, 1 + self._feed.waiting), again=now + poll):
                 return candidate
             else:
-                self._puts_back(candidate, now + poll)
                 return None
         return None
 
@@ -99,6 +98,17 @@ class Lane:
                 return False
             self._held.add(key)
             return True
+
+    def _may_start(
+        self, candidate: Candidate, settings: QueueSettings, now: datetime, *, wanted: int, again: datetime
+    ) -> bool:
+        has_token = False
+        try:
+            has_token = self._takes_token(settings, now, wanted=wanted)
+        finally:
+            if not has_token:
+                self._puts_back(candidate, again)
+        return has_token
 
     def _takes_token(self, settings: QueueSettings, now: datetime, *, wanted: int) -> bool:
         """One token of the queue's rate limit; several are fetched in one request when more candidates wait."""

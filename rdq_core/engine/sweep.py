@@ -211,13 +211,23 @@ class _Sweep:
             if self._is_over() or not self._slots.take(queue, most):
                 return None
             free = most - self._slots.taken(queue) + 1
-            candidate = lane.next(settings, until=self._horizon, poll=self._poll(settings), slots=free)
+            candidate = self._next(lane, settings, free)
             if candidate is None:
                 self._slots.give_back(queue)
                 self._note_upcoming(queue, lane.upcoming)
                 return lane.wakes_at(self._clock.now())
             self._start(candidate, settings)
         return self._clock.now()
+
+    def _next(self, lane: Lane, settings: QueueSettings, free: int) -> Candidate | None:
+        try:
+            return lane.next(settings, until=self._horizon, poll=self._poll(settings), slots=free)
+        except StoreFailed as failed:  # nothing starts without a token, and nothing else stops for it
+            self._parts.on_error(failed, where=f"rate limit of queue {settings.queue}")
+            return None
+        except BaseException:
+            self._slots.give_back(settings.queue)
+            raise
 
     def _poll(self, settings: QueueSettings) -> timedelta:
         """How often to look. A sweep that will end by itself must not miss what comes in while it goes on."""

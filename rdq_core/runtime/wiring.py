@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rdq_core.config.settings import Host
 from rdq_core.engine.claims import Claimer
-from rdq_core.engine.lane import NoLimit
 from rdq_core.engine.ports import (
     Clock,
     ErrorSink,
@@ -108,6 +107,7 @@ def connect(
     Raises Unavailable when a table's name or the region is missing.
     """
     from rdq_core.stores.dynamodb.control import DynamoQueues
+    from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
     from rdq_core.stores.dynamodb.schema import Tables
     from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 
@@ -127,7 +127,7 @@ def connect(
             shards_ever=lambda queue: queues.settings(queue).shards_ever,
         ),
         queues=queues,
-        limiter=NoLimit(),
+        limiter=DynamoRateLimiter(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
         clock=clock,
         ids=ids,
         jitter=jitter,

@@ -11,6 +11,7 @@ from rdq_core.domain.rate import take
 from rdq_core.engine.ports import Candidate, Page
 from rdq_core.engine.reconcile import Reconciler
 from rdq_core.engine.sweep import SweepLimits
+from rdq_core.errors import StoreFailed
 from tests.engine.world import NOW_ONLY, QUEUE, World
 
 
@@ -261,3 +262,19 @@ def test_a_hanging_reconciler_is_told_and_is_not_started_twice() -> None:
     assert [where for where, _ in world.told.errors] == ["reconciler pending"]
     assert starts == [1]
     release.set()
+
+
+def test_a_limiter_that_cannot_be_reached_is_told_and_holds_the_work_back() -> None:
+    world, bucket = a_limited_world()
+    task_id = world.submit()
+
+    def fails(*_arguments: object, **_options: object) -> int:
+        raise StoreFailed("throttled", may_have_happened=False)
+
+    bucket.take = fails  # type: ignore[method-assign]
+    assert world.sweep().claimed == 0
+    assert [where for where, _ in world.told.errors] == ["rate limit of queue billing"]
+    assert world.task(task_id).status is Status.PENDING
+    del bucket.take
+    world.clock.advance("2s")
+    assert world.sweep().completed == 1

@@ -5,6 +5,7 @@
     redrive ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED · IS_NOT_DONE  purge ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED
     submit ── IS_ABSENT or HAS_EXPIRED                              configuration ── IS_UNCONFIGURED or
                                                                     IS_DECLARED_AS_READ · IS_OVERRIDDEN_AS_READ
+    rate limit ── NOBODY_TOOK_YET or IS_HANDED_OUT_AS_READ
 
 The invariant: every write to a state row is composed of these and of nothing else, and looks them up here when it is
 made. So a test can replace any one of them by `ALWAYS` and see which promise breaks.
@@ -56,7 +57,8 @@ IS_AS_SEEN: Final = _clause("IS_AS_SEEN", "#fencing_token = :seen_fence")
 
 IS_READABLE: Final = _clause(
     "IS_READABLE",
-    "#version <= :version AND attribute_type(#life, :string) AND attribute_type(#created_at, :numeric)"
+    "attribute_type(#version, :numeric) AND #version BETWEEN :oldest_version AND :version"
+    " AND attribute_type(#life, :string) AND attribute_type(#created_at, :numeric)"
     " AND attribute_type(#attempt_count, :numeric) AND attribute_type(#history_length, :numeric)"
     " AND attribute_type(#handler_ref, :string)",
 )
@@ -97,6 +99,12 @@ IS_DECLARED_AS_READ: Final = _clause("IS_DECLARED_AS_READ", "#revision = :seen_r
 
 IS_OVERRIDDEN_AS_READ: Final = _clause("IS_OVERRIDDEN_AS_READ", "#override_revision = :seen_override_revision")
 """No override since the layers were read: it may have raised `shards_ever`, which must not go down."""
+
+NOBODY_TOOK_YET: Final = _clause("NOBODY_TOOK_YET", "attribute_not_exists(#handed_out_until)")
+"""No start was ever handed out under this limit."""
+
+IS_HANDED_OUT_AS_READ: Final = _clause("IS_HANDED_OUT_AS_READ", "#handed_out_until = :seen_until")
+"""Nobody took starts since the bucket was read: two sweepers never hand out the same ones."""
 
 
 def all_of(*names: str) -> str:

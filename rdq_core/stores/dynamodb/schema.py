@@ -105,6 +105,10 @@ class Attr(StrEnum):
     PAUSED_AT = "paused_at"
     SHARDS_EVER = "shards_ever"
 
+    # A queue's rate limit in the control table.
+    HANDED_OUT_UNTIL = "handed_out_until"
+    HANDED_OUT_BY = "handed_out_by"
+
     @property
     def alias(self) -> str:
         """How expressions write the name, so that no reserved word can be in the way."""
