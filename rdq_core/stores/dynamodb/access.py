@@ -22,6 +22,7 @@ _FIXED: Final[Mapping[str, Value]] = {
     ":pending": text(Status.PENDING),
     ":in_flight": text(Status.IN_FLIGHT),
     ":dead": text(Status.DEAD),
+    ":oldest_version": number(1),
     ":version": number(VERSION),
     ":string": text("S"),
     ":numeric": text("N"),

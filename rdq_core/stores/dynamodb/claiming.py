@@ -25,7 +25,7 @@ from rdq_core.stores.dynamodb.expressions import (
     all_of,
     change,
 )
-from rdq_core.stores.dynamodb.items import claim_of, maybe_row, read_row
+from rdq_core.stores.dynamodb.items import StateRow, claim_of, maybe_row, read_row
 from rdq_core.stores.dynamodb.schema import DUE_INDEX, Attr, queue_shard
 from rdq_core.stores.dynamodb.settling import appended, record_of
 from rdq_core.stores.dynamodb.transact import ConditionFailed
@@ -59,8 +59,7 @@ class Claiming:
 
     def claim(self, candidate: Candidate, grant: Grant) -> Claim | None:
         """See `TaskStore.claim`."""
-        renewed = self._renew_overdue(candidate, grant)
-        sets = {**_leased(candidate.fencing_token + 1, grant), **renewed}
+        sets = {**_leased(candidate.fencing_token + 1, grant), **self._renewed(candidate, grant)}
         try:
             item = self._access.update_state(
                 candidate.task_id,
@@ -88,35 +87,42 @@ class Claiming:
         """See `TaskStore.reclaim`."""
         if not is_token(lapsed.token):
             return None
-        record = record_of(lapsed, attempt, grant.claim_id)
-        self._access.history.put(lapsed.task.id, record)
+        row = self._access.held(lapsed, Verb.RECLAIM)
+        kept = self._kept(row, lapsed.lease_expires_at, grant)
+        record = record_of(row, attempt, grant.claim_id)
+        self._access.history.put(row.task.id, record)
+        sets = {**_leased(row.fencing_token + 1, grant), **appended(row, record), **kept}
         try:
             item = self._access.update_state(
-                lapsed.task.id,
-                change({**_leased(lapsed.fencing_token + 1, grant), **appended(lapsed, record)}, (Attr.FAILURE,)),
+                row.task.id,
+                change(sets, (Attr.FAILURE,)),
                 all_of(IS_HELD_BY_CALLER, IS_DUE),
                 {**values_at(grant.now), ":token": text(lapsed.token)},
             )
         except ConditionFailed as refused:
-            return self._own_reclaim(lapsed, record.key, grant, refused)
+            return self._own_reclaim(row, record.key, grant, refused)
         return claim_of(read_row(item))
 
-    def _own_reclaim(self, lapsed: Claim, record_key: str, grant: Grant, refused: ConditionFailed) -> Claim | None:
+    def _own_reclaim(self, seen: StateRow, record_key: str, grant: Grant, refused: ConditionFailed) -> Claim | None:
         row = maybe_row(refused.row)
         if row is not None and row.token == grant.token:
             return claim_of(row)
         # Even if it was ours once, somebody holds or settled it since: only the record's fate is left to decide.
         settled = Settled(
-            task_id=lapsed.task.id, life=lapsed.life, claim_id=grant.claim_id, verb=Verb.RECLAIM, record_key=record_key
+            task_id=seen.task.id, life=seen.life, claim_id=grant.claim_id, verb=Verb.RECLAIM, record_key=record_key
         )
         was_it_us(self._access, settled, refused.row)
         return None
 
-    def _renew_overdue(self, candidate: Candidate, grant: Grant) -> Item:
+    def _renewed(self, candidate: Candidate, grant: Grant) -> Item:
+        # In ordinary life a claim reads nothing before it writes.
         if candidate.due_at + LONG_OVERDUE > grant.now:
             return {}
         row = self._access.state(candidate.task_id)
-        if row is None:
+        return {} if row is None else self._kept(row, candidate.due_at, grant)
+
+    def _kept(self, row: StateRow, was_due_at: datetime, grant: Grant) -> Item:
+        if was_due_at + LONG_OVERDUE > grant.now:
             return {}
         return self._access.bodies.keep_for_run(row, due_at=grant.lease_expires_at, now=grant.now)
 

@@ -1,8 +1,7 @@
 """Into the DLQ: the state row and the dead-letter entry change in one transaction, so that there is never one alone."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from rdq_core.domain.attempt import Attempt
 from rdq_core.domain.dead import entry_of
@@ -36,8 +35,9 @@ class DeadLettering:
         expires_at: datetime | None,
     ) -> None:
         """See `TaskStore.dead_letter`."""
-        death = _Death(claim, attempt, failure, claim.claim_id, now, fingerprint, expires_at)
-        if not self._bury(death, self._access.held(claim, Verb.DEAD_LETTER), all_of(IS_HELD_BY_CALLER)):
+        row = self._access.held(claim, Verb.DEAD_LETTER)
+        death = _Death(row, claim.token, attempt, failure, claim.claim_id, now, fingerprint, expires_at)
+        if not self._bury(death, all_of(IS_HELD_BY_CALLER)):
             raise lost(claim.task.id, Verb.DEAD_LETTER)
 
     def dead_letter_lapsed(
@@ -53,17 +53,19 @@ class DeadLettering:
         """See `TaskStore.dead_letter_lapsed`."""
         if not is_token(lapsed.token):
             return False
-        death = _Death(lapsed, attempt, failure, grant.claim_id, grant.now, fingerprint, expires_at)
-        return self._bury(death, self._access.held(lapsed, Verb.DEAD_LETTER), all_of(IS_HELD_BY_CALLER, IS_DUE))
+        row = self._access.held(lapsed, Verb.DEAD_LETTER)
+        death = _Death(row, lapsed.token, attempt, failure, grant.claim_id, grant.now, fingerprint, expires_at)
+        return self._bury(death, all_of(IS_HELD_BY_CALLER, IS_DUE))
 
-    def _bury(self, death: "_Death", row: StateRow, condition: str) -> bool:
+    def _bury(self, death: "_Death", condition: str) -> bool:
+        row, record = death.row, death.record
         kept, forgotten = self._access.bodies.keep_for_row(row, expires_at=death.expires_at, now=death.now)
-        if death.record is not None:
-            self._access.history.put(row.task.id, death.record)
+        if record is not None:
+            self._access.history.put(row.task.id, record)
         end = change({**death.row_changes, **kept}, (*ENDS, *forgotten))
-        values = {**values_at(death.now), ":token": text(death.claim.token)}
+        values = {**values_at(death.now), ":token": text(death.token)}
         update = self._access.part(row.task.id, end, condition, values)
-        put = {"TableName": self._access.tables.dlq, "Item": death.entry(row)}
+        put = {"TableName": self._access.tables.dlq, "Item": death.entry}
         try:
             self._access.sender.transact([{"Update": update}, {"Put": put}], nonce=self._access.ids.nonce())
         except ConditionFailed as refused:
@@ -71,34 +73,31 @@ class DeadLettering:
         return True
 
 
+@dataclass(frozen=True, slots=True)
 class _Death:
     """One death: what becomes of the row, the record and the entry."""
 
-    def __init__(
-        self,
-        claim: Claim,
-        attempt: Attempt | None,
-        failure: Failure,
-        claim_id: str,
-        now: datetime,
-        fingerprint: str,
-        expires_at: datetime | None,
-    ) -> None:
-        self.claim = claim
-        self.now = now
-        self.expires_at = expires_at
-        self.record: Record | None = None if attempt is None else record_of(claim, attempt, claim_id)
-        self._failure = failure
-        self._claim_id = claim_id
-        self._fingerprint = fingerprint
+    row: StateRow
+    token: str
+    attempt: Attempt | None
+    failure: Failure
+    claim_id: str
+    now: datetime
+    fingerprint: str
+    expires_at: datetime | None
+
+    @property
+    def record(self) -> Record | None:
+        """The record of the attempt that was the last straw, if one was made."""
+        return None if self.attempt is None else record_of(self.row, self.attempt, self.claim_id)
 
     @property
     def settled(self) -> Settled:
         """How this write marks itself."""
         return Settled(
-            task_id=self.claim.task.id,
-            life=self.claim.life,
-            claim_id=self._claim_id,
+            task_id=self.row.task.id,
+            life=self.row.life,
+            claim_id=self.claim_id,
             verb=Verb.DEAD_LETTER,
             record_key=None if self.record is None else self.record.key,
         )
@@ -108,14 +107,16 @@ class _Death:
         """What the row says afterwards."""
         return {
             **ended_at(Status.DEAD, now=self.now, expires_at=self.expires_at),
-            **marks(self._claim_id, Verb.DEAD_LETTER),
-            **({} if self.record is None else appended(self.claim, self.record)),
-            Attr.FAILURE: text(self._failure.code),
+            **marks(self.claim_id, Verb.DEAD_LETTER),
+            **({} if self.record is None else appended(self.row, self.record)),
+            Attr.FAILURE: text(self.failure.code),
         }
 
-    def entry(self, row: StateRow) -> dict[str, Any]:
+    @property
+    def entry(self) -> Item:
         """The dead-letter entry."""
-        task = replace(self.claim.task, status=Status.DEAD, completed_at=self.now, failure=self._failure)
-        attempts = self.claim.history_length + (self.record is not None)
-        entry = entry_of(task, attempts=attempts, payload_size=row.payload_size, fingerprint=self._fingerprint)
+        row = self.row
+        task = replace(row.task, status=Status.DEAD, completed_at=self.now, failure=self.failure)
+        attempts = row.history_length + (self.record is not None)
+        entry = entry_of(task, attempts=attempts, payload_size=row.payload_size, fingerprint=self.fingerprint)
         return entry_item(entry, life=row.life, partition=row.partition, expires_at=self.expires_at)

@@ -285,4 +285,4 @@ def _with_inline_body(task: Task, reader: Reader) -> Task:
 
 def _payload_size(reader: Reader) -> int:
     outside_size = reader.maybe_number(Attr.PAYLOAD_SIZE)
-    return len(reader.maybe_bytes(Attr.PAYLOAD) or b"") if outside_size is None else outside_size
+    return len(reader.item.get(Attr.PAYLOAD, {}).get("B", b"")) if outside_size is None else outside_size

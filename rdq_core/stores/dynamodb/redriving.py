@@ -77,10 +77,11 @@ class Redriving:
     def redrive(self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int) -> Task:
         """See `TaskStore.redrive`. The same `op_id` redrives a task once, however often it asks."""
         row = self._there(entry.task_id, now)
-        body = self._body_after(row, edit, now)
+        sent_back = _sent_back(row, edit, now=now, op_id=op_id, shards=shards)
+        body = self._body_after(row, edit, sent_back, now)
         if body.item is not None:
             self._access.bodies.put(body.item)
-        sets = {**_sent_back(row, edit, now=now, op_id=op_id, shards=shards), **body.sets}
+        sets = {**sent_back, **body.sets}
         removes = (Attr.COMPLETED_AT, Attr.EXPIRES_AT, *_unpinned(edit), *body.removes)
         values = {**_death_seen(entry, now), ":op_id": text(op_id)}
         condition = all_of(IS_DEAD, DIED_THEN, HAS_NOT_EXPIRED, IS_NOT_DONE)
@@ -117,12 +118,12 @@ class Redriving:
         delete = {"TableName": self._access.tables.dlq, "Key": key(entry.task_id, ENTRY)}
         self._access.sender.transact([{action: part}, {"Delete": delete}], nonce=self._access.ids.nonce())
 
-    def _body_after(self, row: StateRow, edit: Edit, now: datetime) -> _NewBody:
+    def _body_after(self, row: StateRow, edit: Edit, sent_back: Item, now: datetime) -> _NewBody:
         """Where the body goes: it stays where it is, unless it is edited or the row's new names leave it no room."""
         if edit == NO_EDIT:
             return _NewBody(self._access.bodies.keep_for_run(row, due_at=now, now=now))
         task = edited(replace(row.task, **self._access.bodies.fields(row)), edit)
-        lean = {attr: value for attr, value in row.item.items() if attr in SUBMITTED} | _names(task)
+        lean = {attr: value for attr, value in {**row.item, **sent_back}.items() if attr in SUBMITTED}
         inline = contents.inline_body(task)
         if item_size(inline) <= room_for_body(lean):
             return _NewBody(inline, [attr for attr in BODY if attr not in inline])

@@ -59,14 +59,14 @@ class Settling:
         row = self._access.held(claim, Verb.COMPLETE)
         sets = {
             **_ended(claim, Verb.COMPLETE, Status.SUCCEEDED, now=now, expires_at=expires_at),
-            **_success(claim, attempt),
+            **_success(row, attempt),
         }
         outcome, outside = self._place_result(claim, row, sets, attempt, result, expires_at)
         kept, forgotten = self._access.bodies.keep_for_row(row, expires_at=expires_at, now=now)
         if outside is not None:
             self._access.bodies.put(outside)
         self._settle(
-            Settled.by(claim, Verb.COMPLETE, result_ref=claim.claim_id if outside else None),
+            Settled.by(claim, row, Verb.COMPLETE, result_ref=claim.claim_id if outside else None),
             {**sets, **outcome, **kept},
             (*ENDS, Attr.FAILURE, *forgotten),
             claim,
@@ -76,19 +76,21 @@ class Settling:
         """See `TaskStore.reschedule`."""
         row = self._access.held(claim, Verb.RESCHEDULE)
         kept = self._access.bodies.keep_for_run(row, due_at=due_at, now=self._access.clock.now())
-        record = record_of(claim, attempt, claim.claim_id)
+        record = record_of(row, attempt, claim.claim_id)
         self._access.history.put(claim.task.id, record)
         self._settle(
-            Settled.by(claim, Verb.RESCHEDULE, record_key=record.key),
-            {**_waiting(claim, Verb.RESCHEDULE, failure, due_at), **appended(claim, record), **kept},
+            Settled.by(claim, row, Verb.RESCHEDULE, record_key=record.key),
+            {**_waiting(claim, Verb.RESCHEDULE, failure, due_at), **appended(row, record), **kept},
             HANDS_BACK,
             claim,
         )
 
     def release(self, claim: Claim, failure: Failure, *, due_at: datetime) -> None:
         """See `TaskStore.release`."""
-        self._access.held(claim, Verb.RELEASE)
-        self._settle(Settled.by(claim, Verb.RELEASE), _waiting(claim, Verb.RELEASE, failure, due_at), HANDS_BACK, claim)
+        row = self._access.held(claim, Verb.RELEASE)
+        self._settle(
+            Settled.by(claim, row, Verb.RELEASE), _waiting(claim, Verb.RELEASE, failure, due_at), HANDS_BACK, claim
+        )
 
     def _settle(self, settled: Settled, sets: Item, removes: Sequence[Attr], claim: Claim) -> None:
         try:
@@ -111,16 +113,16 @@ class Settling:
         return {Attr.RESULT_REF: text(claim.claim_id)}, outside
 
 
-def record_of(claim: Claim, attempt: Attempt, claim_id: str) -> Record:
-    """The record that an attempt of this claim becomes, by whoever writes it."""
-    return Record(record_key(claim.attempt_no, claim_id), claim.last_attempt, claim.life, attempt)
+def record_of(row: StateRow, attempt: Attempt, claim_id: str) -> Record:
+    """The record that the next attempt of a row becomes: its number comes from the row's history, nowhere else."""
+    return Record(record_key(row.history_length + 1, claim_id), row.last_attempt, row.life, attempt)
 
 
-def appended(claim: Claim, record: Record) -> Item:
+def appended(row: StateRow, record: Record) -> Item:
     """What a row says when a record has been added to its history."""
     return {
-        Attr.ATTEMPT_COUNT: number(claim.task.attempt_count + 1),
-        Attr.HISTORY_LENGTH: number(claim.attempt_no),
+        Attr.ATTEMPT_COUNT: number(row.task.attempt_count + 1),
+        Attr.HISTORY_LENGTH: number(row.history_length + 1),
         Attr.LAST_ATTEMPT: text(record.key),
     }
 
@@ -149,9 +151,9 @@ def _waiting(claim: Claim, verb: Verb, failure: Failure, due_at: datetime) -> It
     }
 
 
-def _success(claim: Claim, attempt: Attempt) -> Item:
+def _success(row: StateRow, attempt: Attempt) -> Item:
     item: Item = {
-        Attr.ATTEMPT_COUNT: number(claim.task.attempt_count + 1),
+        Attr.ATTEMPT_COUNT: number(row.task.attempt_count + 1),
         Attr.SUCCESS_STARTED: moment(attempt.started_at),
     }
     return item if attempt.finished_at is None else {**item, Attr.SUCCESS_FINISHED: moment(attempt.finished_at)}

@@ -30,11 +30,19 @@ class Settled:
     result_ref: str | None = None
 
     @classmethod
-    def by(cls, claim: Claim, verb: Verb, *, record_key: str | None = None, result_ref: str | None = None) -> "Settled":
+    def by(
+        cls,
+        claim: Claim,
+        row: StateRow,
+        verb: Verb,
+        *,
+        record_key: str | None = None,
+        result_ref: str | None = None,
+    ) -> "Settled":
         """The holder's own."""
         return cls(
             task_id=claim.task.id,
-            life=claim.life,
+            life=row.life,
             claim_id=claim.claim_id,
             verb=verb,
             record_key=record_key,

@@ -1,0 +1,302 @@
+"""Late writers and zombies between any two writes: their records never become history, and our own are recognised."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from rdq_core.domain.lease import Claim
+from rdq_core.domain.lifecycle import NO_EDIT, Edit, Result
+from rdq_core.domain.task import Status
+from rdq_core.errors import LeaseLost, StoreFailed, TaskConflict, TaskNotFound
+from rdq_core.stores.dynamodb.transact import MAX_TRIES
+from rdq_core.testing.faults import FaultScript
+from tests.dynamodb.verbs import HOUR, noise, seen_dead
+from tests.dynamodb.world import FAILURE, SHARDS, TABLES, TASK_ID, World, a_task
+
+Settle = Callable[[World, Claim], None]
+
+
+def _complete(world: World, claim: Claim) -> None:
+    attempt = world.succeeded(claim)
+    world.store.complete(claim, attempt, Result(content=noise(3000)), now=world.now, expires_at=world.now + HOUR)
+
+
+def _reschedule(world: World, claim: Claim) -> None:
+    world.store.reschedule(claim, world.failed(claim, worker="zombie"), FAILURE, due_at=world.now)
+
+
+def _dead_letter(world: World, claim: Claim) -> None:
+    world.store.dead_letter(
+        claim, world.failed(claim, worker="zombie"), FAILURE, now=world.now, fingerprint="v1:z", expires_at=None
+    )
+
+
+def _release(world: World, claim: Claim) -> None:
+    world.store.release(claim, FAILURE, due_at=world.now)
+
+
+SETTLING: tuple[Settle, ...] = (_complete, _reschedule, _dead_letter, _release)
+
+
+def _reclaim(world: World) -> Claim:
+    lapsed = world.lapse()
+    claim = world.store.reclaim(lapsed, world.lost(lapsed), world.grant())
+    assert claim is not None
+    return claim
+
+
+def _publishes(world: World, kinds: list[str]) -> bool:
+    """Whether every record under the task is part of what it shows: nothing is left lying about."""
+    return len([kind for kind in kinds if kind.startswith("A#")]) == sum(
+        attempt.error is not None for attempt in world.got().attempts
+    )
+
+
+@pytest.mark.parametrize("settle", SETTLING)
+def test_a_zombie_that_wakes_up_between_two_writes_of_its_own_changes_nothing(world: World, settle: Settle) -> None:
+    claim = world.claimed()
+    with FaultScript(world.client) as faults:
+        deciding = "TransactWriteItems" if settle is _dead_letter else "UpdateItem"
+        faults.interleave(lambda: _reclaim(world), deciding)
+        with pytest.raises(LeaseLost):
+            settle(world, claim)
+    task = world.got()
+    assert (task.status, [attempt.worker for attempt in task.attempts]) == (Status.IN_FLIGHT, ["host:1"])
+    assert _publishes(world, world.kinds())
+    assert not any(kind.startswith("R#") for kind in world.kinds())
+
+
+@pytest.mark.parametrize("settle", SETTLING)
+def test_a_zombie_long_after_its_reclaim_leaves_a_longer_history_alone(world: World, settle: Settle) -> None:
+    zombie = world.claimed()
+    _reschedule(world, _reclaim(world))
+    before = world.everything()
+    with pytest.raises(LeaseLost):
+        settle(world, zombie)
+    assert world.everything() == before
+
+
+@pytest.mark.parametrize("settle", SETTLING)
+def test_a_settling_whose_answer_is_lost_is_ours_even_after_others_went_on(world: World, settle: Settle) -> None:
+    claim = world.claimed()
+    with FaultScript(world.client) as faults:
+        deciding = "TransactWriteItems" if settle is _dead_letter else "UpdateItem"
+        faults.lose_answer(deciding)
+        faults.interleave(lambda: _go_on(world), deciding, at=2)
+        settle(world, claim)
+    assert _publishes(world, world.kinds())
+
+
+def _go_on(world: World) -> None:
+    """What others do after a settling: whoever can claim the task, claims it."""
+    if world.got().status is Status.DEAD:
+        return
+    for candidate in world.due():
+        world.store.claim(candidate, world.grant())
+
+
+def test_a_reschedule_is_ours_even_after_another_claim_was_settled_over_its_marks(world: World) -> None:
+    claim = world.claimed()
+    with FaultScript(world.client) as faults:
+        faults.lose_answer("UpdateItem")
+        faults.interleave(lambda: _reschedule(world, world.claim()), "UpdateItem", at=2)
+        _reschedule(world, claim)
+    assert [attempt.attempt_no for attempt in world.got().attempts] == [1, 2]
+
+
+def test_the_first_settling_of_a_claim_is_the_one_that_counts(world: World) -> None:
+    claim = world.claimed()
+    _reschedule(world, claim)
+    before = world.everything()
+    _reschedule(world, claim)
+    for other in (_complete, _dead_letter, _release):
+        with pytest.raises(LeaseLost):
+            other(world, claim)
+    assert world.everything() == before
+
+
+def test_a_claim_whose_answer_is_lost_is_told_from_somebody_elses(world: World) -> None:
+    world.submit()
+    seen, grant = world.candidate(), world.grant("mine")
+    with FaultScript(world.client) as faults:
+        faults.lose_answer("UpdateItem")
+        claim = world.store.claim(seen, grant)
+    assert claim is not None
+    assert (claim.token, world.store.claim(seen, world.grant("other"))) == ("mine", None)
+
+
+def test_a_reclaim_that_came_second_leaves_no_record(world: World) -> None:
+    world.claimed()
+    lapsed = world.lapse()
+    with FaultScript(world.client) as faults:
+        faults.interleave(lambda: world.store.reclaim(lapsed, world.lost(lapsed), world.grant()), "UpdateItem")
+        assert world.store.reclaim(lapsed, world.lost(lapsed), world.grant()) is None
+    assert len(world.got().attempts) == 1
+    assert _publishes(world, world.kinds())
+
+
+def test_a_reclaim_that_succeeded_unheard_and_was_settled_by_nobody_else_keeps_its_record(world: World) -> None:
+    world.claimed()
+    lapsed, first = world.lapse(), world.grant()
+    with FaultScript(world.client) as faults:
+        faults.lose_answer("UpdateItem")
+        faults.interleave(lambda: _reclaim(world), "UpdateItem", at=2)
+        assert world.store.reclaim(lapsed, world.lost(lapsed), first) is None
+    assert [attempt.attempt_no for attempt in world.got().attempts] == [1, 2]
+
+
+def test_a_heartbeat_that_arrives_between_a_reading_and_a_reclaim_saves_the_lease(world: World) -> None:
+    claim = world.claimed()
+    lapsed = world.lapse()
+    world.store.heartbeat(claim, world.now + HOUR)
+    assert world.store.reclaim(lapsed, world.lost(lapsed), world.grant()) is None
+    assert (world.got().attempts, _publishes(world, world.kinds())) == ((), True)
+
+
+def test_the_last_straw_counts_once_however_many_found_the_lease_lapsed(world: World) -> None:
+    world.claimed()
+    lapsed = world.lapse()
+
+    def bury() -> bool:
+        return world.store.dead_letter_lapsed(
+            lapsed, world.lost(lapsed), FAILURE, world.grant(), fingerprint="v1:a", expires_at=None
+        )
+
+    assert [bury(), bury()] == [True, False]
+    assert (len(world.got().attempts), _publishes(world, world.kinds())) == (1, True)
+
+
+def test_two_submits_of_one_id_store_one_task_and_leave_nothing_of_the_other(world: World) -> None:
+    with FaultScript(world.client) as faults:
+        faults.interleave(lambda: world.submit(payload=noise(2000)), "PutItem", at=2)
+        late = world.store.submit(a_task(payload=noise(3000)), shards=SHARDS)
+    assert (late.created, late.task.payload) == (False, noise(2000))
+    assert [kind[:2] for kind in world.kinds()] == ["B#", "T"]
+
+
+def test_our_own_submit_is_recognised_even_when_the_task_has_been_claimed_since(world: World) -> None:
+    with FaultScript(world.client) as faults:
+        faults.lose_answer("PutItem")
+        faults.interleave(world.claim, "PutItem", at=2)
+        mine = world.store.submit(a_task(), shards=SHARDS)
+    assert (mine.created, mine.task.status) == (True, Status.IN_FLIGHT)
+
+
+def test_a_submit_over_another_queues_task_leaves_no_body(world: World) -> None:
+    world.submit()
+    with pytest.raises(TaskConflict):
+        world.store.submit(a_task(queue="email", payload=noise(2000)), shards=SHARDS)
+    assert world.kinds() == ["T"]
+
+
+def test_a_cancel_whose_answer_is_lost_is_told_from_another_persons(world: World) -> None:
+    world.submit()
+    with FaultScript(world.client) as faults:
+        faults.lose_answer("UpdateItem")
+        world.store.cancel(TASK_ID, now=world.now, op_id="mine", expires_at=None)
+    with pytest.raises(TaskConflict):
+        world.store.cancel(TASK_ID, now=world.now, op_id="theirs", expires_at=None)
+
+
+def test_a_redrive_acts_on_the_death_it_has_seen_and_no_other(world: World) -> None:
+    world.dead()
+    entry = seen_dead(world)
+    world.clock.advance("1s")
+    world.store.redrive(entry, NO_EDIT, now=world.now, op_id="first", shards=SHARDS)
+    world.bury(world.claim())
+    before = world.everything()
+    with pytest.raises(TaskConflict):
+        world.store.redrive(entry, Edit(payload=noise(3000)), now=world.now, op_id="second", shards=SHARDS)
+    with pytest.raises(TaskConflict):
+        world.store.purge(entry, now=world.now, op_id="third")
+    assert world.everything() == before
+
+
+def test_one_request_redrives_a_task_once_however_often_it_asks(world: World) -> None:
+    world.dead()
+    entry = seen_dead(world)
+    world.store.redrive(entry, NO_EDIT, now=world.now, op_id="job", shards=SHARDS)
+    world.bury(world.claim())  # at the very same millisecond, on a clock that stands still
+    task = world.store.redrive(entry, NO_EDIT, now=world.now, op_id="job", shards=SHARDS)
+    assert (task.status, task.redrive_count) == (Status.DEAD, 1)
+
+
+def test_a_redrive_of_an_expired_task_finds_none(world: World) -> None:
+    world.dead(expires_at=world.now + HOUR)
+    entry, late = seen_dead(world), world.now + HOUR
+    with FaultScript(world.client) as faults:
+        faults.interleave(lambda: None, "TransactWriteItems")
+        with pytest.raises(TaskNotFound):
+            world.store.redrive(entry, NO_EDIT, now=late, op_id="op", shards=SHARDS)
+
+
+def test_a_redrive_lifts_the_end_of_the_row_in_the_same_write(world: World) -> None:
+    world.dead(expires_at=world.now + HOUR)
+    world.store.redrive(seen_dead(world), NO_EDIT, now=world.now, op_id="op", shards=SHARDS)
+    assert "expires_at" not in world.row()
+    world.clock.advance("2h")
+    assert world.got().status is Status.PENDING
+
+
+def test_a_purge_after_another_purge_has_found_nothing_to_do(world: World) -> None:
+    world.dead()
+    entry = seen_dead(world)
+    with FaultScript(world.client) as faults:
+        faults.interleave(lambda: world.store.purge(entry, now=world.now, op_id="a"), "TransactWriteItems")
+        world.store.purge(entry, now=world.now, op_id="b")
+    assert world.kinds() == []
+
+
+def test_a_task_read_while_it_is_purged_is_absent_and_not_corrupt(world: World) -> None:
+    world.dead(payload=noise(5000))
+    entry = seen_dead(world)
+    with FaultScript(world.client) as faults:
+        faults.interleave(lambda: world.store.purge(entry, now=world.now, op_id="a"), at=2)
+        assert world.store.get(TASK_ID) is None
+
+
+def test_a_task_read_while_it_moves_on_is_read_again(world: World) -> None:
+    world.dead(payload=noise(5000))
+    entry = seen_dead(world)
+    edit = Edit(payload=noise(6000))
+    with FaultScript(world.client) as faults:
+        faults.interleave(
+            lambda: world.store.redrive(entry, edit, now=world.now, op_id="op", shards=SHARDS), "GetItem", at=2
+        )
+        assert world.got().payload == noise(6000)
+
+
+def test_clean_up_that_fails_does_not_hide_the_verdict(world: World) -> None:
+    claim = world.claimed()
+    _reclaim(world)
+    with FaultScript(world.client) as faults:
+        faults.reject("ThrottlingException", "BatchWriteItem", times=None)
+        with pytest.raises(LeaseLost):
+            _reschedule(world, claim)
+    assert faults.count("BatchWriteItem") == MAX_TRIES
+    assert len(world.got().attempts) == 1
+
+
+@pytest.mark.parametrize("token", ["", "made-up", "é", "x" * 5000, None, 7])
+def test_a_token_that_is_none_changes_nothing(world: World, token: object) -> None:
+    forged = replace(world.claimed(), token=token)  # type: ignore[arg-type]
+    before = world.everything()
+    for settle in SETTLING:
+        with pytest.raises(LeaseLost):
+            settle(world, forged)
+    with pytest.raises(LeaseLost):
+        world.store.heartbeat(forged, world.now + HOUR)
+    assert world.everything() == before
+
+
+def test_records_left_by_a_crash_are_shown_to_nobody(world: World) -> None:
+    claim = world.claimed()
+    with FaultScript(world.client) as faults:
+        faults.lose_request("UpdateItem", times=None)
+        with pytest.raises(StoreFailed):
+            _reschedule(world, claim)
+    assert world.got().attempts == ()
+    _reschedule(world, _reclaim(world))
+    assert [attempt.attempt_no for attempt in world.got().attempts] == [1, 2]
+    assert len(world.items(TABLES.dlq)) == 3
