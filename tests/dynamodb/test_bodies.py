@@ -13,7 +13,7 @@ from tests.dynamodb.verbs import noise, seen_dead
 from tests.dynamodb.world import FAILURE, SHARDS, TABLES, TASK_ID, World
 
 DAY = timedelta(days=1)
-BODY = {"payload": noise(3000)}
+BODY: dict[str, Any] = {"payload": noise(3000)}
 
 
 def _body(world: World) -> Any:

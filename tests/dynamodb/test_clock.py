@@ -1,0 +1,191 @@
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdq_core.domain.times import cut_to_millis
+from rdq_core.stores.dynamodb.clock import Reading, StorageClock
+from rdq_core.stores.dynamodb.schema import Tables, create_tables
+from tests.support.engines import Engine
+
+START = datetime(2026, 7, 20, 12, 0, 0, 300_000, tzinfo=UTC)
+
+
+class Machine:
+    """A machine whose clock is off, and the true time that storage has. Each request takes `latency` seconds each
+    way.
+    """
+
+    def __init__(self, offset: float = 0.0, *, drift: float = 0.0) -> None:
+        self.passed = 0.0
+        self.frozen = 0.0
+        self.offset = offset
+        self.drift = drift
+        self.latency = 0.02
+        self.requests = 0
+        self.clock = StorageClock(self, probe=self.request)
+
+    def now(self) -> datetime:
+        return cut_to_millis(self.true() + timedelta(seconds=self.offset + self.passed * self.drift))
+
+    def monotonic(self) -> float:
+        return 1000.0 + (self.passed - self.frozen) * (1 + self.drift)
+
+    def true(self) -> datetime:
+        return START + timedelta(seconds=self.passed)
+
+    def freeze(self, seconds: float) -> None:
+        """The machine stands still, its monotonic clock too; its wall clock is right again afterwards."""
+        self.passed += seconds
+        self.frozen += seconds
+
+    def request(self) -> None:
+        self.requests += 1
+        sent = self.reading()
+        self.passed += self.latency
+        date = self.true().replace(microsecond=0)
+        self.passed += self.latency
+        self.clock.observe(date, sent=sent, received=self.reading())
+
+    def reading(self) -> Reading:
+        return Reading(self.now().timestamp(), self.monotonic())
+
+    def error(self) -> float:
+        """By how much rdq's time is off, in seconds."""
+        return abs((self.clock.now() - self.true()).total_seconds())
+
+
+@pytest.mark.parametrize("offset", [600, -600, 3, -3, 86_400 * 365])
+def test_a_clock_that_is_off_is_right_to_within_two_seconds_from_the_first_answer_on(offset: float) -> None:
+    machine = Machine(offset)
+    assert machine.error() < 2
+    assert machine.requests == 1
+
+
+@pytest.mark.parametrize("offset", [600, -600])
+def test_more_answers_make_it_more_exact(offset: float) -> None:
+    machine = Machine(offset)
+    for _ in range(40):
+        machine.request()
+        machine.passed += 0.37
+    assert machine.error() < 0.2
+
+
+@given(st.lists(st.floats(0.001, 5), min_size=1, max_size=30), st.floats(0, 0.4))
+def test_an_exact_clock_is_never_touched(pauses: list[float], latency: float) -> None:
+    machine = Machine()
+    machine.latency = latency
+    for pause in pauses:
+        machine.passed += pause
+        machine.request()
+        assert abs(machine.clock.offset) < timedelta(milliseconds=2)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("wait"), st.floats(0, 900)),
+            st.tuples(st.just("step"), st.floats(-900, 900)),
+            st.tuples(st.just("freeze"), st.floats(0, 900)),
+            st.tuples(st.just("ask"), st.just(0.0)),
+        ),
+        max_size=40,
+    )
+)
+def test_whatever_the_machine_does_time_never_goes_back(happenings: list[tuple[str, float]]) -> None:
+    machine = Machine()
+    latest = machine.clock.now()
+    for what, size in happenings:
+        happen: dict[str, Callable[[], None]] = {
+            "wait": lambda size=size: setattr(machine, "passed", machine.passed + size),  # type: ignore[misc]
+            "step": lambda size=size: setattr(machine, "offset", machine.offset + size),  # type: ignore[misc]
+            "freeze": lambda size=size: machine.freeze(size),  # type: ignore[misc]
+            "ask": machine.request,
+        }
+        happen[what]()
+        assert machine.clock.now() >= latest
+        latest = machine.clock.now()
+
+
+@pytest.mark.parametrize("step", [600, -600, 0.3])
+def test_a_clock_that_is_set_is_held_against_storage_again_before_it_is_trusted(step: float) -> None:
+    machine = Machine()
+    machine.request()
+    machine.passed += 5
+    machine.offset += step
+    machine.passed += 700 if step < 0 else 0
+    assert machine.error() < 2
+
+
+def test_a_machine_that_was_frozen_asks_again() -> None:
+    machine = Machine()
+    machine.request()
+    machine.freeze(300)
+    machine.offset = -300
+    machine.passed += 2
+    assert machine.error() < 2
+    assert machine.requests >= 1
+
+
+def test_a_clock_that_drifts_stays_right() -> None:
+    machine = Machine(600, drift=150e-6)
+    for _ in range(300):
+        machine.passed += 60
+        machine.request()
+        assert machine.error() < 2
+
+
+def test_what_was_learned_expires_after_ten_minutes() -> None:
+    machine = Machine(600)
+    machine.clock.now()
+    machine.passed += 601
+    machine.clock.now()
+    assert machine.requests == 2
+
+
+def test_a_new_invocation_trusts_nothing() -> None:
+    machine = Machine(600)
+    machine.clock.now()
+    machine.passed += 2
+    machine.clock.forget()
+    machine.clock.now()
+    assert machine.requests == 2
+
+
+def test_answers_that_contradict_each_other_leave_the_newest() -> None:
+    machine = Machine()
+    machine.request()
+    reading = machine.reading()
+    machine.clock.observe(machine.true() + timedelta(hours=1), sent=reading, received=reading)
+    assert machine.clock.offset >= timedelta(minutes=59)
+
+
+def test_a_probe_that_fails_is_not_repeated_at_every_look_at_the_clock() -> None:
+    asked: list[int] = []
+
+    def fails() -> None:
+        asked.append(1)
+        raise ConnectionError
+
+    machine = Machine()
+    clock = StorageClock(machine, probe=fails)
+    assert [clock.now() == machine.now() for _ in range(5)] == [True] * 5
+    assert asked == [1]
+
+
+def test_it_learns_from_the_answers_of_a_client(engine: Engine) -> None:
+    client = engine.dynamodb
+    create_tables(client, Tables("tasks", "dlq", "control", "audit"))
+    machine = Machine(600)
+    seen: list[object] = []
+    clock = StorageClock(machine, probe=lambda: seen.append(client.describe_table(TableName="tasks")))
+    clock.listen_to(client)
+    real = datetime.now(UTC)
+    if engine.name == "ministack":
+        assert abs(clock.now() - real) < timedelta(seconds=10)
+    else:
+        clock.now()  # moto in process has no Date header: the machine's clock is taken as it is
+        assert clock.offset == timedelta(0)
+    assert len(seen) == 1
