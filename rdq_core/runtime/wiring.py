@@ -104,7 +104,8 @@ def connect(
     """The parts on DynamoDB. Without arguments, on the environment's: AWS's own variables and the four RDQ_*_TABLE
     ones.
 
-    Raises Unavailable when a table's name or the region is missing.
+    `clock` is the machine's, kept right by DynamoDB's answers, unless another is given. Raises Unavailable when a
+    table's name or the region is missing.
     """
     from rdq_core.stores.dynamodb.control import DynamoQueues
     from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
@@ -113,7 +114,7 @@ def connect(
 
     tables = tables or Tables.from_env(os.environ)
     client = client or dynamodb_client()
-    clock = clock or SystemClock()
+    clock = clock or _storage_clock(client, tables)
     ids, jitter, sleeper = SystemIds(), SystemJitter(), SystemSleeper()
     queues = DynamoQueues(client, tables, clock=clock, jitter=jitter, sleeper=sleeper)
     return Parts(
@@ -136,6 +137,15 @@ def connect(
         events=events or LogSink(),
         on_error=log_error,
     )
+
+
+def _storage_clock(client: Any, tables: "Tables") -> Clock:
+    from rdq_core.stores.dynamodb.clock import StorageClock
+    from rdq_core.stores.dynamodb.control import any_key
+
+    clock = StorageClock(SystemClock(), probe=lambda: client.get_item(TableName=tables.control, Key=any_key()))
+    clock.listen_to(client)
+    return clock
 
 
 def dynamodb_client(environ: Mapping[str, str] = os.environ) -> Any:

@@ -202,6 +202,11 @@ def _too_busy(queue: str) -> StoreFailed:
     )
 
 
+def any_key() -> Item:
+    """A key of the control table under which nothing is, for those who only want an answer."""
+    return _key("-")
+
+
 def _key(queue: str) -> Item:
     return {Attr.PK: text(QUEUES), Attr.SK: text(queue)}
 
