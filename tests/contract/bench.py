@@ -1,13 +1,15 @@
 """A store under test, a clock that the test moves, and short words for the usual steps.
 
 The suite asks a store for nothing but the port. `raw` is whatever the store keeps under an id: it is only ever compared
-with itself, so that a write which must change nothing is caught changing something that no verb shows.
+with itself, so that a write which must change nothing is caught changing something that no verb shows. `many` is how
+many dead tasks the engine can be asked for.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import count
 from typing import Any, Final, TypeVar
 
@@ -44,7 +46,8 @@ class Bench:
     clock: FrozenClock
     raw: Callable[[str], object]
     shards: int = 1
-    fellow: Callable[[], TaskStore] | None = field(default=None)
+    fellow: Callable[[], TaskStore] | None = None
+    many: int = 250
 
     @property
     def now(self) -> datetime:
@@ -64,15 +67,11 @@ class Bench:
 
     def candidates(self, queue: str = QUEUE, *, ahead: timedelta = timedelta(0)) -> list[Candidate]:
         """What the index proposes, of all shards."""
-        until = self.now + ahead
-        return [
-            candidate
-            for shard in range(self.shards)
-            for page in pages(
-                lambda after, shard=shard: self.store.candidates(queue, shard, until=until, limit=100, after=after)
-            )
-            for candidate in page.items
-        ]
+        found: list[Candidate] = []
+        for shard in range(self.shards):
+            read = partial(self.store.candidates, queue, shard, until=self.now + ahead, limit=100)
+            found += listed(read)
+        return found
 
     def candidate(self, task_id: str, queue: str = QUEUE) -> Candidate:
         """What the index proposes of one task, whenever it is due."""
@@ -164,6 +163,15 @@ class Bench:
         self.dead_letter(claim, keep=keep)
         return self.task(claim.task.id)
 
+    def many_dead(self, number: int) -> list[str]:
+        """So many, all dead at this moment, without going through the index for each."""
+        ids = [self.submit().id for _ in range(number)]
+        for candidate in self.candidates():
+            claim = self.store.claim(candidate, a_grant(self.now))
+            assert claim is not None
+            self.dead_letter_unrun(claim)
+        return ids
+
     # -- looking ----------------------------------------------------------------------------------------------------
 
     def task(self, task_id: str) -> Task:
@@ -177,11 +185,8 @@ class Bench:
         return entry
 
     def dead_entries(self, queue: str = QUEUE, *, limit: int = 100) -> list[DeadEntry]:
-        return [
-            entry
-            for page in pages(lambda after: self.store.dead(queue, limit=limit, after=after))
-            for entry in page.items
-        ]
+        """The whole DLQ of a queue."""
+        return listed(partial(self.store.dead, queue, limit=limit))
 
     def numbers(self, task_id: str) -> list[int]:
         """The numbers of the attempts on record."""
@@ -228,14 +233,19 @@ def an_op() -> str:
     return f"op-{next(_ops)}"
 
 
-def pages(read: Callable[[Any], Page[T]]) -> Iterator[Page[T]]:
-    """Every page, from the first to the one that says it is the last."""
-    page = read(None)
+def pages(read: Callable[..., Page[T]]) -> Iterator[Page[T]]:
+    """Every page, from the first to the one that says it is the last. `read` takes `after`."""
+    page = read(after=None)
     while True:
         yield page
         if page.next is None:
             return
-        page = read(page.next)
+        page = read(after=page.next)
+
+
+def listed(read: Callable[..., Page[T]]) -> list[T]:
+    """What is on all the pages."""
+    return [item for page in pages(read) for item in page.items]
 
 
 def side_by_side(calls: Iterable[Callable[[], T]]) -> list[T | Exception]:

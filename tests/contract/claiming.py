@@ -1,5 +1,6 @@
 """Claiming: the index proposes, one claimant wins, and a lease that lapses is taken over with the loss on record."""
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -75,7 +76,7 @@ class CandidateContract:
 
         read = [
             [each.task_id for each in page.items]
-            for page in pages(lambda after: bench.store.candidates("billing", 0, until=bench.now, limit=2, after=after))
+            for page in pages(partial(bench.store.candidates, "billing", 0, until=bench.now, limit=2))
         ]
 
         assert max(len(page) for page in read) == 2
@@ -193,7 +194,7 @@ class ClaimContract:
         bench.shards = 4
         ids = {bench.submit().id for _ in range(200)}
 
-        claims = side_by_side([partial(claim_all, bench.another(), bench) for _ in range(8)])
+        claims = side_by_side([partial(claim_all, bench.another(), bench, number) for number in range(8)])
 
         won = [task_id for claimant in claims for task_id in claimant]  # type: ignore[union-attr]
         assert Counter(won) == Counter(ids)
@@ -397,14 +398,16 @@ def rivals(bench: Bench, claim: Claim, lapsed: Claim) -> list[Callable[[], objec
     ]
 
 
-def claim_all(store: TaskStore, bench: Bench) -> list[str]:
-    """The ids that one claimant wins, going through the index until nothing is left to claim."""
-    won: list[str] = []
-    for shard in range(bench.shards):
-        for page in pages(
-            lambda after, shard=shard: store.candidates("billing", shard, until=bench.now, limit=25, after=after)  # type: ignore[misc]
-        ):
-            for candidate in page.items:
-                claim = store.claim(candidate, a_grant(bench.now))
-                won += [] if claim is None else [claim.task.id]
+def claim_all(store: TaskStore, bench: Bench, number: int) -> list[str]:
+    """The ids that one claimant wins, who takes the head of the index in an order of its own while there is one."""
+    order, won, shards = random.Random(number), [], list(range(bench.shards))
+    while shards:
+        shard = order.choice(shards)
+        head = list(store.candidates("billing", shard, until=bench.now, limit=20).items)
+        if not head:
+            shards.remove(shard)
+        order.shuffle(head)
+        for candidate in head:
+            claim = store.claim(candidate, a_grant(bench.now))
+            won += [] if claim is None else [claim.task.id]
     return won

@@ -1,6 +1,9 @@
 """Every store keeps the whole contract. What it says is in the modules beside this one, a family of promises each."""
 
 from tests.contract.claiming import CandidateContract, ClaimContract, LeaseContract
+from tests.contract.dead_letters import CountContract, EditContract, PageContract, PurgeContract, RedriveContract
+from tests.contract.fencing import CancelContract, FenceContract
+from tests.contract.settling import OutcomeContract, RetentionContract
 from tests.contract.submitting import ReuseContract, SubmitContract
 
 
@@ -21,4 +24,40 @@ class TestClaim(ClaimContract):
 
 
 class TestLease(LeaseContract):
+    pass
+
+
+class TestOutcome(OutcomeContract):
+    pass
+
+
+class TestRetention(RetentionContract):
+    pass
+
+
+class TestFence(FenceContract):
+    pass
+
+
+class TestCancel(CancelContract):
+    pass
+
+
+class TestRedrive(RedriveContract):
+    pass
+
+
+class TestEdit(EditContract):
+    pass
+
+
+class TestPurge(PurgeContract):
+    pass
+
+
+class TestCount(CountContract):
+    pass
+
+
+class TestPage(PageContract):
     pass

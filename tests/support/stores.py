@@ -3,6 +3,7 @@
 A test that asks for `store` or `queues` runs on all three; `on_dynamodb` gives the two that have requests to disturb.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -12,7 +13,7 @@ import pytest
 from rdq_core.engine.ports import QueueStore
 from rdq_core.runtime.system import SystemIds
 from rdq_core.stores.dynamodb.control import DynamoQueues
-from rdq_core.stores.dynamodb.schema import Tables, create_tables
+from rdq_core.stores.dynamodb.schema import Tables, definitions
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 from rdq_core.stores.memory_queues import MemoryQueues
 from rdq_core.testing.clock import FrozenClock, NoJitter, SkipsSleep
@@ -34,6 +35,7 @@ class Dynamo:
     engine: Engine
     clock: FrozenClock = field(default_factory=lambda: FrozenClock(EPOCH_OF_TESTS))
     tables: Tables = TABLES
+    shards_ever: Callable[[str], int] = lambda _queue: SHARDS
 
     def store(self, client: Any = None) -> DynamoTaskStore:
         """A store, as another process would have it. Its waits move the clock."""
@@ -44,7 +46,7 @@ class Dynamo:
             ids=SystemIds(),
             jitter=NoJitter(),
             sleeper=SkipsSleep(self.clock),
-            shards_ever=lambda _queue: SHARDS,
+            shards_ever=self.shards_ever,
         )
 
     def queues(self, client: Any = None, *, fresh_for: timedelta = timedelta(0)) -> DynamoQueues:
@@ -58,9 +60,9 @@ class Dynamo:
             fresh_for=fresh_for,
         )
 
-    def items_of(self, task_id: str) -> dict[str, Any]:
+    def items_of(self, task_id: str, client: Any = None) -> dict[str, Any]:
         """All that is stored under a task's id, by its kind."""
-        client = self.engine.dynamodb
+        client = client or self.engine.dynamodb
         found: dict[str, Any] = {}
         for table in (self.tables.tasks, self.tables.dlq):
             answer = client.query(
@@ -74,8 +76,10 @@ class Dynamo:
 
 
 def dynamo_on(engine: Engine) -> Dynamo:
-    """The tables, made on an empty engine."""
-    create_tables(engine.dynamodb, TABLES)
+    """The tables, made on an empty engine: without TTL, for which every engine has a clock of its own."""
+    client = engine.dynamodb
+    for definition in definitions(TABLES).values():
+        client.create_table(**definition)
     return Dynamo(engine)
 
 
