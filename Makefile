@@ -26,7 +26,7 @@ demo: $(READY) ## See the main job: a call fails, is retried, dies, is understoo
 	@$(BIN)/rdq demo $(ARGS)
 
 fast: $(READY) ## The tests that need neither servers nor processes, in under ten seconds
-	$(BIN)/pytest -q -m "not ministack and not processes" $(ARGS)
+	$(BIN)/pytest -q -m "not slow and not ministack and not processes" $(ARGS)
 
 test: $(READY) $(MINISTACK_READY) ## All tests but those that kill processes
 	$(BIN)/pytest -q -m "not processes" $(ARGS)

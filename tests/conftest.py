@@ -1,9 +1,24 @@
 """Fixtures for every test, and what they are kept from: a real AWS account."""
 
+from pathlib import Path
+from typing import Final
+
 import pytest
+
+_SLOW_FOLDERS: Final = {"cli", "docs", "dynamodb", "samples", "testing_kit"}
+"""Folders whose tests make tables or start processes."""
 
 pytest.register_assert_rewrite("tests.contract")  # its modules are no test files by name
 pytest_plugins = ["tests.support.engines", "tests.support.stores"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to `make fast` what needs no tables."""
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        on_moto = "moto" in getattr(item, "fixturenames", ()) or "moto" in map(str, parameters.values())
+        if on_moto or _SLOW_FOLDERS & set(Path(item.path).parts):
+            item.add_marker("slow")
 
 
 @pytest.fixture(autouse=True)

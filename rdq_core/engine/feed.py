@@ -14,7 +14,7 @@ from rdq_core.engine.ports import Candidate, Clock, ErrorSink, Jitter, TaskStore
 from rdq_core.errors import StoreFailed
 
 _Key = tuple[str, Status, int, datetime]
-_REMEMBERED: Final = 10_000
+_REMEMBERED: Final = 4096
 
 
 class Feed:
@@ -102,7 +102,15 @@ class Feed:
         until = self._handed_out.get(key)
         if until is not None and now < until:
             return False
-        if len(self._handed_out) >= _REMEMBERED:
-            self._handed_out = {old: end for old, end in self._handed_out.items() if end > now}
+        self._forget_old(now)
+        self._handed_out.pop(key, None)  # so that the oldest stay in front
         self._handed_out[key] = now + max(poll, timedelta(seconds=1))
         return True
+
+    def _forget_old(self, now: datetime) -> None:
+        """Drop what the index can't be showing any longer, and in any case all but the latest."""
+        while self._handed_out:
+            oldest = next(iter(self._handed_out))
+            if self._handed_out[oldest] > now and len(self._handed_out) < _REMEMBERED:
+                return
+            del self._handed_out[oldest]
