@@ -37,6 +37,7 @@ _CODES: Final[Mapping[type[errors.RdqError], int]] = {
     errors.Unavailable: UNAVAILABLE,
     errors.CorruptItem: UNAVAILABLE,
 }
+_CHECK_THE_WAY: Final = "check AWS_ENDPOINT_URL, the region and the network, then try again"
 _JSON_FLAGS: Final = frozenset(
     {"--json", "-ojson", "-ojsonl", "-o=json", "-o=jsonl", "--output=json", "--output=jsonl"}
 )
@@ -65,6 +66,8 @@ def wants_json(arguments: Sequence[str]) -> bool:
 
 def tell(error: errors.RdqError, *, as_json: bool) -> None:
     """Print an error on standard error: one line of JSON, or a sentence and what to do."""
+    if isinstance(error, errors.StoreFailed):
+        error.hint = error.hint or _CHECK_THE_WAY
     if as_json:
         sys.stderr.write(json.dumps({"error": error.as_dict()}) + "\n")
         return
@@ -97,15 +100,10 @@ def of_aws(error: BaseException) -> errors.RdqError | None:
     if fault.kind is Kind.BUG:
         return None
     action = getattr(error, "operation_name", None)
-    return errors.Unavailable(
-        f"DynamoDB did not do {action}: {fault.code}" if action else f"AWS is not reachable: {fault.code}",
-        hint=_what_is_missing(fault.code),
-    )
-
-
-def _what_is_missing(code: str) -> str:
-    if "Credentials" in code:
-        return "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-    if "AccessDenied" in code:
-        return "the caller's role lacks the permission for it"
-    return "check AWS_ENDPOINT_URL, the region and the network"
+    if "Credentials" in fault.code:
+        hint = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+        return errors.Unavailable(f"there are no AWS credentials: {fault.code}", hint=hint)
+    if "AccessDenied" in fault.code:
+        return errors.Unavailable(f"not allowed: dynamodb:{action}", hint="give the caller's role this action")
+    told = f"DynamoDB did not do {action}" if action else "AWS is not reachable"
+    return errors.Unavailable(f"{told}: {fault.code}", hint=_CHECK_THE_WAY)

@@ -19,6 +19,7 @@ from rich.cells import cell_len, set_cell_size
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 _WIDEST: Final = 160
 _NARROWEST: Final = 12
+_WIDE_ENOUGH: Final = 24
 _GAP: Final = "  "
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
@@ -71,6 +72,7 @@ class Screen:
         """Print a table. The column `stretch` gives way where the screen is too narrow."""
         cells = [[escaped("-" if cell is None else cell) for cell in row] for row in rows]
         widths = [max(map(cell_len, column)) for column in zip(headings, *cells, strict=True)]
+        widths = [width if place in (0, stretch) else min(width, _WIDE_ENOUGH) for place, width in enumerate(widths)]
         if stretch is not None:
             others = sum(widths) - widths[stretch] + len(_GAP) * (len(widths) - 1)
             widths[stretch] = min(widths[stretch], max(_columns() - others, _NARROWEST))

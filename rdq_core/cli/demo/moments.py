@@ -11,7 +11,8 @@ from rdq_core.domain.attempt import Attempt, Outcome
 from rdq_core.engine.events import EventName
 from rdq_core.engine.ports import TaskStore
 
-_MOST: Final = 9
+_MOST: Final = 7
+_ALWAYS_TOLD: Final = frozenset({"died", "lapsed"})
 _ENDS: Final = frozenset(
     {EventName.SUCCEEDED, EventName.RETRY_SCHEDULED, EventName.DEAD_LETTERED, EventName.RELEASED, EventName.LOST}
 )
@@ -113,8 +114,9 @@ class Moments:
             if kind in self._kinds:
                 return
             self._kinds.add(kind)
+            ordinary = sum(each[0] not in _ALWAYS_TOLD for each in self._kinds)
             moment = Moment(round(self.seconds, 2), text, rule, task_id)
             self._all.append(moment)
-            is_told = len(self._all) <= _MOST
+            is_told = kind[0] in _ALWAYS_TOLD or ordinary <= _MOST
         if is_told:
             self._tell(moment.line())

@@ -1,0 +1,121 @@
+"""The command line as a shell sees it, on the moto of this process."""
+
+import io
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+import pytest
+
+from rdq_core import Abort, Registry
+from rdq_core.cli.app import run
+from rdq_core.engine.sweep import SweepLimits
+from rdq_core.runtime.log import Quiet
+from rdq_core.runtime.wiring import connect
+from rdq_core.stores.dynamodb.schema import Tables, create_tables
+from tests.support.engines import Engine
+
+QUEUES: Final = """
+config_version: 1
+queues:
+  billing:
+    owner: team-payments
+    limits: {max_payload_size: 1KiB, max_redrives: 2}
+  email: {}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """What was printed, which must be one JSON document and nothing else."""
+        return json.loads(self.out)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The error that was told, which must be one line of JSON."""
+        (line,) = self.err.splitlines()
+        error: dict[str, Any] = json.loads(line)["error"]
+        return error
+
+
+class Shell(Protocol):
+    def __call__(self, *arguments: str, given: bytes = b"") -> Ended: ...
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """Run a command line, whatever there is around it."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def typed(*arguments: str, given: bytes = b"") -> Ended:
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        code = run(arguments)
+        return Ended(code, *capsys.readouterr())
+
+    return typed
+
+
+@pytest.fixture
+def tables(moto: Engine, monkeypatch: pytest.MonkeyPatch) -> Tables:
+    """Empty tables that the environment names."""
+    names = Tables("tasks", "dlq", "control", "audit")
+    create_tables(moto.dynamodb, names)
+    for name, value in names.as_env().items():
+        monkeypatch.setenv(name, value)
+    return names
+
+
+@pytest.fixture
+def rdq(shell: Shell, tables: Tables) -> Shell:
+    """Run a command line where the queues `billing` and `email` are configured."""
+    assert shell("queue", "apply", "-", given=QUEUES.encode()).code == 0
+    return shell
+
+
+Bury = Callable[..., str]
+
+
+@pytest.fixture
+def bury(rdq: Shell) -> Bury:
+    """A dead task of `billing`: `code` and `message` are what its handler said; the id is answered."""
+
+    def buried(code: str = "card_expired", message: str = "the card has expired", *arguments: str) -> str:
+        answer = rdq("submit", "-q", "billing", "-H", "charge", "--payload", "x", "--json", *arguments).document
+        sweep_once(code, message)
+        task_id: str = answer["submitted"][0]["id"]
+        return task_id
+
+    return buried
+
+
+def sweep_once(code: str, message: str) -> None:
+    """Run what is due in `billing` now on a handler that aborts."""
+    registry = Registry(queues=["billing"])
+
+    def charge(_: bytes) -> None:
+        raise Abort(code, message)
+
+    registry.register("charge", charge)
+    limits = SweepLimits(horizon=timedelta(0), linger=timedelta(0))
+    report = connect(events=Quiet()).sweeper(registry, serves=["billing"], worker="test").sweep(limits)
+    assert report.total.dead_lettered >= 1
+
+
+@pytest.fixture(autouse=True)
+def _signals_stay() -> Iterator[None]:
+    """Commands may install handlers of their own; other tests must not meet them."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

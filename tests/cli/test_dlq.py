@@ -1,0 +1,187 @@
+"""`rdq dlq`: looking at the dead, and sending them back."""
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Bury, Shell, sweep_once
+
+ENTRY = {
+    "id",
+    "queue",
+    "handler_ref",
+    "handler_version",
+    "dead_at",
+    "created_at",
+    "code",
+    "type",
+    "message",
+    "fingerprint",
+    "attempts",
+    "redrive_count",
+    "payload_size",
+}
+
+
+def dead(rdq: Shell, *arguments: str) -> list[str]:
+    return [each["id"] for each in rdq("dlq", "list", "billing", *arguments, "--json").document["items"]]
+
+
+def test_the_list_has_its_fixed_shape(rdq: Shell, bury: Bury) -> None:
+    task_id = bury()
+    answer = rdq("dlq", "list", "billing", "--json").document
+    (entry,) = answer["items"]
+    assert answer["next_cursor"] is None
+    assert entry.keys() == ENTRY
+    assert (entry["id"], entry["code"], entry["message"]) == (task_id, "card_expired", "the card has expired")
+
+
+def test_pages_go_on_where_the_cursor_says(rdq: Shell, bury: Bury) -> None:
+    ids = [bury() for _ in range(5)]
+    seen: list[str] = []
+    cursor: list[str] = []
+    while True:
+        page = rdq("dlq", "list", "billing", "--page-size", "2", *cursor, "--json").document
+        seen += [each["id"] for each in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        cursor = ["--cursor", page["next_cursor"]]
+    assert sorted(seen) == sorted(ids)
+
+
+def test_a_foreign_or_garbled_cursor_is_stale(rdq: Shell, bury: Bury) -> None:
+    for _ in range(3):
+        bury()
+    cursor = rdq("dlq", "list", "billing", "--page-size", "1", "--json").document["next_cursor"]
+    for arguments in (["billing", "--type", "x*"], ["email"]):
+        answer = rdq("dlq", "list", *arguments, "--cursor", cursor, "--json")
+        assert (answer.code, answer.error["code"]) == (4, "stale_cursor")
+    for garbled in ("", "%%%", "AAAA", cursor[:-3], "é"):
+        answer = rdq("dlq", "list", "billing", "--cursor", garbled, "--json")
+        assert (answer.code, answer.error["code"]) == (4, "stale_cursor")
+
+
+def test_filters_narrow_the_list(rdq: Shell, bury: Bury) -> None:
+    task_id = bury()
+    assert dead(rdq, "--type", "*Abort") == dead(rdq, "--since", "1h") == dead(rdq, "--handler", "charge") == [task_id]
+    assert dead(rdq, "--type", "nothing*") == dead(rdq, "--until", "1h") == dead(rdq, "--handler", "other") == []
+
+
+@pytest.mark.parametrize("arguments", [["--since", "yesterday"], ["--page-size", "0"], ["--page-size", "501"]])
+def test_a_bad_condition_is_wrong_use(rdq: Shell, arguments: list[str]) -> None:
+    assert rdq("dlq", "list", "billing", *arguments, "--json").code == 2
+
+
+def test_a_dead_task_is_shown_with_its_history(rdq: Shell, bury: Bury) -> None:
+    task_id = bury()
+    task = rdq("dlq", "show", task_id, "--json").document
+    assert task["failure"]["code"] == "card_expired"
+    assert [attempt["outcome"] for attempt in task["attempts"]] == ["PERMANENT_FAILURE"]
+    assert "payload" not in task
+    assert "the card has expired" in rdq("dlq", "show", task_id).out
+
+
+def test_a_living_task_is_not_in_the_dlq(rdq: Shell) -> None:
+    submitted = rdq("submit", "-q", "billing", "-H", "charge", "--payload", "x", "--json").document["submitted"]
+    answer = rdq("dlq", "show", submitted[0]["id"], "--json")
+    assert (answer.code, answer.error["code"]) == (3, "task_not_found")
+    assert "PENDING" in answer.error["message"]
+
+
+def test_groups_count_what_died_of_the_same(rdq: Shell, bury: Bury) -> None:
+    ids = [bury("a"), bury("a"), bury("b")]
+    first, second = rdq("dlq", "groups", "billing", "--json").document["items"]
+    assert (first["count"], first["code"], second["count"], second["code"]) == (2, "a", 1, "b")
+    assert first["example_id"] in ids[:2]
+    assert first["first_seen_at"] <= first["last_seen_at"]
+
+
+def test_a_dry_run_counts_and_changes_nothing(rdq: Shell, bury: Bury) -> None:
+    ids = [bury(), bury()]
+    answer = rdq("dlq", "redrive", "billing", "--all", "--dry-run", "--json")
+    assert answer.document == {"selected": 2, "done": 0, "skipped": 0, "failed": 0, "dry_run": True, "job_id": None}
+    assert sorted(dead(rdq)) == sorted(ids)
+
+
+def test_a_group_is_sent_back_and_the_others_stay(rdq: Shell, bury: Bury) -> None:
+    first, second, other = bury("a"), bury("a"), bury("b")
+    group = rdq("dlq", "groups", "billing", "--json").document["items"][0]["fingerprint"]
+    answer = rdq("dlq", "redrive", "billing", "--group", group, "--json")
+    assert answer.document == {"selected": 2, "done": 2, "skipped": 0, "failed": 0, "dry_run": False, "job_id": None}
+    assert dead(rdq) == [other]
+    for task_id in (first, second):
+        task = rdq("task", "get", task_id, "--json").document
+        assert (task["status"], task["attempt_count"], task["redrive_count"]) == ("PENDING", 0, 1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--all", "--type", "x"],
+        ["01J00000000000000000000000", "--all"],
+        ["--group", "v1:1", "--handler", "h"],
+        ["nonsense"],
+    ],
+)
+def test_anything_but_one_kind_of_selection_is_wrong_use(rdq: Shell, bury: Bury, arguments: list[str]) -> None:
+    task_id = bury()
+    answer = rdq("dlq", "redrive", "billing", *arguments, "--json")
+    assert (answer.code, answer.out) == (2, "")
+    assert dead(rdq) == [task_id]
+
+
+def test_one_task_that_cannot_go_back_is_told_by_its_own_error(rdq: Shell, bury: Bury) -> None:
+    task_id = bury()
+    assert rdq("dlq", "redrive", "billing", "01J00000000000000000000000", "--json").code == 3
+    assert rdq("dlq", "redrive", "email", task_id, "--json").error["code"] == "task_conflict"
+    rdq("dlq", "redrive", "billing", task_id)
+    answer = rdq("dlq", "redrive", "billing", task_id, "--json")
+    assert (answer.code, answer.error["code"], answer.error["id"]) == (4, "task_conflict", task_id)
+
+
+def test_of_several_tasks_those_that_can_go_back_do(rdq: Shell, bury: Bury) -> None:
+    task_id = bury()
+    answer = rdq("dlq", "redrive", "billing", task_id, "01J00000000000000000000000", "--json")
+    assert answer.code == 4
+    assert (answer.document["selected"], answer.document["done"], answer.document["skipped"]) == (2, 1, 1)
+
+
+def test_max_redrives_refuses_and_force_overrides(rdq: Shell, bury: Bury) -> None:
+    task_id = bury()
+    for _ in range(2):
+        assert rdq("dlq", "redrive", "billing", task_id).code == 0
+        sweep_once("again", "it died again")
+    assert rdq("dlq", "redrive", "billing", task_id, "--json").code == 4
+    assert rdq("dlq", "redrive", "billing", task_id, "--force", "--json").code == 0
+
+
+def test_a_redrive_can_change_what_made_the_task_die(rdq: Shell, bury: Bury, tmp_path: Path) -> None:
+    task_id = bury("bad", "bad", "--handler-version", "v1")
+    (tmp_path / "body").write_bytes(b"better")
+    edits = ("--unpin", "--set-handler", "refund", "--payload-file", str(tmp_path / "body"))
+    assert rdq("dlq", "redrive", "billing", task_id, *edits).code == 0
+    task = rdq("task", "get", task_id, "--show-payload", "--json").document
+    assert (task["handler_ref"], task["handler_version"]) == ("refund", None)
+    assert base64.b64decode(task["payload"]) == b"better"
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        ["--unpin", "--set-version", "v2"],
+        ["--set-handler", "Nö"],
+        ["--set-version", ""],
+        ["--payload-file", "/nonexistent"],
+    ],
+)
+def test_a_bad_edit_is_wrong_use_and_sends_nothing_back(rdq: Shell, bury: Bury, edits: list[str]) -> None:
+    task_id = bury()
+    assert rdq("dlq", "redrive", "billing", task_id, *edits, "--json").code == 2
+    assert dead(rdq) == [task_id]
+
+
+def test_a_payload_is_edited_for_one_task_at_a_time(rdq: Shell, bury: Bury) -> None:
+    bury()
+    assert rdq("dlq", "redrive", "billing", "--all", "--payload-file", "-", "--json", given=b"x").code == 2

@@ -1,0 +1,171 @@
+"""How a command ends when something is wrong around it: exit codes, one line, nothing on standard output."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from rdq_core.cli import dlq as dlq_commands
+from rdq_core.stores.dynamodb.schema import Tables
+from rdq_core.testing.moto import AtomicMotoServer
+from tests.cli.conftest import QUEUES, Shell
+from tests.support.engines import REGION, Engine
+
+RDQ: Final = str(Path(sys.executable).with_name("rdq"))
+LIST: Final = ("queue", "list", "--json")
+
+
+def raising(error: BaseException) -> Any:
+    def act(*_arguments: object, **_options: object) -> None:
+        raise error
+
+    return act
+
+
+# -- AWS ----------------------------------------------------------------------------------------------------------
+
+
+def test_without_table_names_the_missing_variables_are_named(shell: Shell) -> None:
+    answer = shell(*LIST)
+    assert (answer.code, answer.out, answer.error["code"]) == (5, "", "task_unavailable")
+    assert "RDQ_DLQ_TABLE" in answer.error["message"]
+
+
+def test_without_a_region_it_says_so(shell: Shell, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    answer = shell(*LIST)
+    assert answer.code == 5
+    assert "region" in answer.error["message"]
+
+
+def test_a_missing_table_is_named(shell: Shell, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RDQ_CONTROL_TABLE", "not-there")
+    answer = shell(*LIST)
+    assert answer.code == 5
+    assert "not-there" in answer.error["message"]
+
+
+def test_without_credentials_it_says_so(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    for command in (LIST, ("init", "--json")):
+        answer = shell(*command)
+        assert answer.code == 5
+        assert "credentials" in answer.error["message"]
+
+
+def test_an_endpoint_that_nobody_answers_is_told(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    for command in (LIST, ("init", "--json")):
+        answer = shell(*command)
+        assert answer.code == 5
+        assert "AWS_ENDPOINT_URL" in answer.error["hint"]
+
+
+# -- ourselves ----------------------------------------------------------------------------------------------------
+
+
+def test_a_bug_is_one_line_and_says_how_to_report_it(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dlq_commands, "_desk", raising(ZeroDivisionError("private")))
+    answer = rdq("dlq", "groups", "--json")
+    assert (answer.code, answer.out) == (1, "")
+    assert "ZeroDivisionError" in answer.error["message"]
+    assert "private" not in answer.err
+    assert "--debug" in answer.error["hint"]
+
+
+def test_debug_shows_the_traceback(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dlq_commands, "_desk", raising(ZeroDivisionError("seen")))
+    answer = rdq("dlq", "groups", "--debug")
+    assert answer.code == 1
+    assert "Traceback" in answer.err
+    assert "ZeroDivisionError: seen" in answer.err
+
+
+def test_an_interrupt_ends_quietly(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dlq_commands, "_desk", raising(KeyboardInterrupt()))
+    answer = rdq("dlq", "groups")
+    assert (answer.code, answer.out, answer.err.strip()) == (130, "", "")
+
+
+@pytest.mark.parametrize("arguments", [["bogus"], ["dlq", "bogus"], ["dlq", "list"], ["queue", "list", "-o", "xml"]])
+def test_a_command_line_that_makes_no_sense_is_wrong_use(shell: Shell, arguments: list[str]) -> None:
+    answer = shell(*arguments, "--json")
+    assert (answer.code, answer.out, answer.error["code"]) == (2, "", "usage")
+    told = shell(*arguments)
+    assert told.err.startswith("rdq: ")
+    assert "--help" in told.err
+
+
+def test_help_is_no_error(shell: Shell) -> None:
+    for arguments in (["--help"], ["dlq", "redrive", "--help"]):
+        answer = shell(*arguments)
+        assert answer.code == 0
+        assert max(map(len, answer.out.splitlines())) <= 80
+
+
+# -- init ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def local(moto: Engine, monkeypatch: pytest.MonkeyPatch) -> Any:
+    with AtomicMotoServer() as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint_url)
+        yield server
+
+
+def test_init_makes_a_local_engine_ready_under_default_names(shell: Shell, local: AtomicMotoServer) -> None:
+    first = shell("init", "--json").document
+    assert first["tables"]["RDQ_TASKS_TABLE"] == "rdq-tasks"
+    assert shell("init").out.count("export RDQ_") == 4
+    assert shell("queue", "apply", "-", given=QUEUES.encode()).code == 0
+    assert len(shell("queue", "list", "--json").document["items"]) == 2
+
+
+def test_init_keeps_its_hands_off_aws(shell: Shell, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RDQ_TASKS_TABLE", "new-tasks")
+    refused = shell("init", "--json")
+    assert (refused.code, refused.error["code"]) == (2, "usage")
+    assert "--create-in-aws" in refused.error["hint"]
+    assert shell("init", "--create-in-aws", "--json").code == 0
+
+
+# -- real processes -----------------------------------------------------------------------------------------------
+
+
+def spawned(arguments: Sequence[str], server: AtomicMotoServer, **options: Any) -> subprocess.Popen[bytes]:
+    environment = {
+        **os.environ,
+        "AWS_ENDPOINT_URL": server.endpoint_url,
+        "AWS_DEFAULT_REGION": REGION,
+        "NO_PROXY": "127.0.0.1",
+    }
+    return subprocess.Popen(
+        arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, **options
+    )
+
+
+def test_a_closed_pipe_ends_quietly(shell: Shell, local: AtomicMotoServer) -> None:
+    shell("init")
+    queues = "".join(f"  q{number}: {{}}\n" for number in range(3))
+    shell("queue", "apply", "-", given=f"config_version: 1\nqueues:\n{queues}".encode())
+    process = spawned([RDQ, "queue", "list"], local)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(20) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_without_the_extra_it_says_what_to_install(local: AtomicMotoServer) -> None:
+    code = "import sys; sys.modules['typer'] = None; from rdq_core.cli import main; main()"
+    process = spawned([sys.executable, "-c", code], local)
+    out, err = process.communicate(timeout=20)
+    assert (process.returncode, out) == (2, b"")
+    assert err.decode().splitlines() == ["rdq's command line needs typer: pip install 'rdq-core[cli]'"]

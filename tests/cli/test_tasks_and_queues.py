@@ -1,0 +1,108 @@
+"""`rdq task`, `rdq queue`: reading, and what people see of it."""
+
+import hashlib
+
+import pytest
+
+from tests.cli.conftest import QUEUES, Bury, Shell
+
+
+def test_a_read_gives_size_and_digest_instead_of_the_payload(rdq: Shell) -> None:
+    task_id = rdq("submit", "-q", "billing", "-H", "charge", "--payload", "secret", "--json").document["submitted"][0][
+        "id"
+    ]
+    answer = rdq("task", "get", task_id, "--json")
+    assert "payload" not in answer.document
+    assert answer.document["payload_size"] == 6
+    assert answer.document["payload_sha256"] == hashlib.sha256(b"secret").hexdigest()
+    assert "secret" not in rdq("task", "get", task_id).out
+    assert "secret" in rdq("task", "get", task_id, "--show-payload").out
+
+
+def test_an_unknown_task_is_not_found(rdq: Shell) -> None:
+    answer = rdq("task", "get", "01J00000000000000000000000", "--json")
+    assert (answer.code, answer.out, answer.error["code"]) == (3, "", "task_not_found")
+    assert answer.error["id"] == "01J00000000000000000000000"
+
+
+@pytest.mark.parametrize("arguments", [[], ["not-an-id"], ["--key", "k"], ["01J00000000000000000000000", "--key", "k"]])
+def test_asking_for_a_task_in_no_known_way_is_wrong_use(rdq: Shell, arguments: list[str]) -> None:
+    assert rdq("task", "get", *arguments, "--json").code == 2
+
+
+def test_control_characters_never_reach_the_terminal(rdq: Shell, bury: Bury) -> None:
+    task_id = bury("bad", "\x1b[31mred\x07 \u202e and \x9b more")
+    for arguments in (
+        ["task", "get", task_id],
+        ["dlq", "show", task_id],
+        ["dlq", "list", "billing"],
+        ["dlq", "groups"],
+    ):
+        out = rdq(*arguments).out
+        assert "\\x1b[31mred" in out
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(out)
+
+
+def test_screens_for_people_fit_80_columns_and_say_what_is_next(rdq: Shell, bury: Bury) -> None:
+    task_id = bury("a_code_that_is_rather_long", "a message " * 6)
+    screens = (
+        ["queue", "list"],
+        ["queue", "get", "billing"],
+        ["queue", "stats", "billing"],
+        ["dlq", "list", "billing"],
+        ["dlq", "groups"],
+        ["dlq", "redrive", "billing", "--all", "--dry-run"],
+        ["task", "get", task_id],
+    )
+    for arguments in screens:
+        out = rdq(*arguments).out
+        assert "\nnext: " in out
+        framed = [line for line in out.splitlines() if not line.startswith("  ")]  # a traceback stays whole
+        assert max(map(len, framed)) <= 80
+
+
+def test_apply_says_what_became_of_each_queue(rdq: Shell) -> None:
+    changed = QUEUES.replace("team-payments", "team-money") + "  orders: {}\n"
+    answer = rdq("queue", "apply", "-", "--json", given=changed.encode()).document
+    assert [(each["queue"], each["result"], each["revision"]) for each in answer["items"]] == [
+        ("billing", "changed", 2),
+        ("email", "unchanged", 1),
+        ("orders", "created", 1),
+    ]
+    assert answer["next_cursor"] is None
+
+
+def test_queues_are_listed_and_shown(rdq: Shell) -> None:
+    assert [each["queue"] for each in rdq("queue", "list", "--json").document["items"]] == ["billing", "email"]
+    assert rdq("queue", "get", "billing", "--json").document["effective"]["limits"]["max_payload_size"] == "1KiB"
+
+
+def test_stats_have_their_fixed_shape(rdq: Shell) -> None:
+    assert rdq("queue", "stats", "email", "--json").document == {
+        "queue": "email",
+        "pending": 0,
+        "in_flight": 0,
+        "dead": 0,
+        "oldest_due_at": None,
+        "oldest_pending_age_seconds": None,
+        "paused": False,
+        "exact": True,
+    }
+
+
+@pytest.mark.parametrize("command", ["get", "stats"])
+def test_an_unknown_queue_is_not_found(rdq: Shell, command: str) -> None:
+    answer = rdq("queue", command, "nope", "--json")
+    assert (answer.code, answer.error["code"]) == (3, "queue_not_found")
+
+
+def test_a_bad_file_is_refused_whole_by_its_path(rdq: Shell) -> None:
+    bad = QUEUES.replace("owner: team-payments", "owner: changed") + "  orders: {retry: {max_attempts: 0}}\n"
+    answer = rdq("queue", "apply", "-", "--json", given=bad.encode())
+    assert (answer.code, answer.error["code"]) == (2, "config_invalid")
+    assert "queues.orders.retry.max_attempts" in answer.error["message"]
+    assert rdq("queue", "get", "billing", "--json").document["revision"] == 1
+
+
+def test_a_list_as_jsonl_is_an_object_a_line(rdq: Shell) -> None:
+    assert len(rdq("queue", "list", "-o", "jsonl").out.splitlines()) == 2

@@ -1,0 +1,77 @@
+"""The demo, as people see it and as programs read it, also with other deliveries than it was written for."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+RDQ: Final = str(Path(sys.executable).with_name("rdq"))
+DELIVERIES: Final = ROOT / "samples" / "webhooks" / "deliveries.jsonl"
+
+
+def demo(*arguments: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "RDQ_"))}
+    done = subprocess.run(
+        [RDQ, "demo", *arguments], capture_output=True, cwd=ROOT, env=environment, timeout=90, check=False, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_the_deliveries_are_a_few_dozen_webhooks_of_all_sizes() -> None:
+    sizes = [len(line) for line in DELIVERIES.read_bytes().splitlines()]
+    assert 30 <= len(sizes) <= 50
+    assert min(sizes) < 400
+    assert 50_000 < max(sizes) < 65_000
+
+
+def test_one_screen_tells_the_whole_story() -> None:
+    screen = demo()
+    told = screen.splitlines()
+    assert len(told) < 25
+    assert max(map(len, told)) <= 80
+    for word in (
+        "signal:Abort",
+        "signal:RetryAfter",
+        "glob:*Timeout*",
+        "lease",
+        "died (exit 139)",
+        "dry-run",
+        " 0 lost",
+    ):
+        assert word in screen
+    assert "next: " in screen
+
+
+def changed(seed: int) -> tuple[bytes, dict[str, int]]:
+    """The deliveries shuffled, given other ids, other accounts and odd characters; how many go to each account."""
+    dice = random.Random(seed)
+    events = [json.loads(line) for line in DELIVERIES.read_bytes().splitlines()]
+    dice.shuffle(events)
+    accounts = ["brightside", "tidewater", "oldport", "quarry", "lakeside", "meridian", "somebody-new"]
+    counts = dict.fromkeys(accounts, 0)
+    for number, event in enumerate(events[:30]):
+        account = "meridian" if number == 0 else dice.choice([each for each in accounts if each != "meridian"])
+        counts[account] += 1
+        event |= {"id": f"evt_{seed}_{number}", "account": account, "note": "naïve — \U0001f4e6"}
+    return "".join(json.dumps(event) + "\n" for event in events[:30]).encode(), counts
+
+
+def test_other_deliveries_come_out_as_the_receiver_decides(tmp_path: Path) -> None:
+    content, counts = changed(seed=17)
+    (tmp_path / "other.jsonl").write_bytes(content)
+    story: dict[str, Any] = json.loads(demo("--json", "--deliveries", str(tmp_path / "other.jsonl")))
+    summary = story["summary"]
+    assert (story["ok"], story["disagreements"]) == (True, [])
+    assert (summary["submitted"], len(story["tasks"])) == (30, 30)
+    assert summary["succeeded"] + summary["dead"] == 30
+    assert summary["dead"] == counts["oldport"]
+    assert summary["lapsed"] >= 1
+    assert story["redrive"]["done"]["done"] == story["redrive"]["dry_run"]["selected"]
+    assert story["redrive"]["done"]["done"] >= counts["quarry"] + counts["lakeside"]
+    assert sum(task["requests"] for task in story["tasks"]) == summary["requests"]
