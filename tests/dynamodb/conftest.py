@@ -1,4 +1,4 @@
-"""A store on fresh tables, a clock that stands still, and a client whose requests can be made to fail."""
+"""A store on empty tables, a clock that stands still, and a client whose requests can be made to fail."""
 
 import pytest
 
@@ -7,10 +7,13 @@ from tests.support.engines import Engine
 
 
 @pytest.fixture
-def world(moto: Engine) -> World:
-    return World(moto)
+def world(moto_session: None) -> World:
+    return World(Engine("moto"))
 
 
-@pytest.fixture
-def anywhere(engine: Engine) -> World:
-    return World(engine)
+@pytest.fixture(params=["moto", pytest.param("ministack", marks=pytest.mark.ministack)])
+def anywhere(request: pytest.FixtureRequest) -> World:
+    if request.param == "ministack":
+        return World(request.getfixturevalue("ministack"))
+    world: World = request.getfixturevalue("world")
+    return world

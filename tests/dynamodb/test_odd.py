@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from rdq_core.domain.attempt import Outcome
+from rdq_core.domain.dead import entry_of
 from rdq_core.domain.ids import encode_id
 from rdq_core.domain.lifecycle import NO_EDIT, Result
 from rdq_core.domain.task import Status
 from rdq_core.engine.ports import Candidate
 from rdq_core.errors import CorruptItem, TaskConflict, TaskNotFound
 from rdq_core.stores.dynamodb import reading
+from rdq_core.stores.dynamodb.access import partition_of
+from rdq_core.stores.dynamodb.records import entry_item
 from rdq_core.stores.dynamodb.schema import Attr
 from tests.dynamodb.verbs import HOUR, noise, seen_dead
 from tests.dynamodb.world import FAILURE, LEASE, QUEUE, SHARDS, TABLES, TASK_ID, World, a_task
@@ -172,6 +175,12 @@ def test_a_claim_before_its_time_is_refused_whatever_the_index_said(world: World
     assert world.store.claim(early, world.grant()) is None
 
 
+def test_a_lapsed_lease_is_not_for_a_claim_to_take(world: World) -> None:
+    world.claimed()
+    world.clock.advance(LEASE)
+    assert world.store.claim(world.candidate(), world.grant()) is None
+
+
 def test_a_candidate_from_before_a_whole_attempt_claims_nothing(world: World) -> None:
     world.submit()
     seen = world.candidate()
@@ -227,9 +236,13 @@ def test_redriving_what_has_succeeded_is_refused(world: World) -> None:
 
 
 def _bury_many(world: World, numbers: range) -> list[str]:
+    """Entries alone, put directly: burying each task properly would be most of the test's time."""
     ids = [encode_id(number) for number in numbers]
     for task_id in ids:
-        world.dead(task_id)
+        task = a_task(task_id, status=Status.DEAD, completed_at=world.now, failure=FAILURE)
+        entry = entry_of(task, attempts=1, payload_size=0, fingerprint="v1:abc")
+        item = entry_item(entry, life="n1", partition=partition_of(task, SHARDS), expires_at=None)
+        world.client.put_item(TableName=TABLES.dlq, Item=item)
     return ids
 
 

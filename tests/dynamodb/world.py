@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 from rdq_core.domain.attempt import Attempt, AttemptError, Outcome
@@ -41,17 +42,23 @@ class CountedIds:
         return f"n{next(self._numbers):011d}"
 
 
+@cache
+def _moto_client(engine: Engine) -> Any:
+    """One client for all tests in this process: making one, and its tables, takes longer than most tests."""
+    return engine.dynamodb
+
+
 class World:
     """One engine with rdq's tables, and a store on it."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.client: Any = engine.dynamodb
-        self.clock = FrozenClock()
-        self.ids = CountedIds()
-        self.sleeper = SkipsSleep(FrozenClock())
-        create_tables(self.client, TABLES)
-        self.store = self.store_on(self.client)
+        self.client: Any = _moto_client(engine) if engine.name == "moto" else engine.dynamodb
+        try:
+            self.again()
+        except self.client.exceptions.ResourceNotFoundException:
+            create_tables(self.client, TABLES)
+            self.again()
 
     def again(self) -> "World":
         """The same engine with empty tables, and everything else as it was at the beginning."""
@@ -59,10 +66,11 @@ class World:
             for task_id, kind in self.items(table):
                 self.client.delete_item(TableName=table, Key={"task_id": {"S": task_id}, "kind": {"S": kind}})
         self.clock, self.ids = FrozenClock(), CountedIds()
+        self.sleeper = SkipsSleep(FrozenClock())
         self.store = self.store_on(self.client)
         return self
 
-    def store_on(self, client: Any) -> DynamoTaskStore:
+    def store_on(self, client: Any, **options: Any) -> DynamoTaskStore:
         return DynamoTaskStore(
             client,
             TABLES,
@@ -71,6 +79,7 @@ class World:
             jitter=NoJitter(),
             sleeper=self.sleeper,
             shards_ever=lambda _: SHARDS,
+            **options,
         )
 
     @property

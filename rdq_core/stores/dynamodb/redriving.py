@@ -16,7 +16,7 @@ from rdq_core.domain.task import Status, Task
 from rdq_core.errors import RdqError, StoreFailed, TaskNotFound
 from rdq_core.stores.dynamodb import contents
 from rdq_core.stores.dynamodb.access import Access, key, partition_of, values_at
-from rdq_core.stores.dynamodb.bodies import first_end
+from rdq_core.stores.dynamodb.bodies import Outside, first_end
 from rdq_core.stores.dynamodb.expressions import (
     DIED_THEN,
     HAS_NOT_EXPIRED,
@@ -46,12 +46,16 @@ BODY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _NewBody:
-    """Where the body of an edited task goes. `item` is put before the row names it, None when the row carries it."""
+    """Where the body of an edited task goes. `body` is put before the row names it, None when no new one is needed."""
 
     sets: Item
     removes: Sequence[Attr] = ()
-    item: Item | None = None
-    ref: str | None = None
+    body: Outside | None = None
+
+    @property
+    def ref(self) -> str | None:
+        """The new body's name."""
+        return None if self.body is None else self.body.ref
 
 
 class Redriving:
@@ -79,8 +83,8 @@ class Redriving:
         row = self._there(entry.task_id, now)
         sent_back = _sent_back(row, edit, now=now, op_id=op_id, shards=shards)
         body = self._body_after(row, edit, sent_back, now)
-        if body.item is not None:
-            self._access.bodies.put(body.item)
+        if body.body is not None:
+            self._access.bodies.put(body.body)
         sets = {**sent_back, **body.sets}
         removes = (Attr.COMPLETED_AT, Attr.EXPIRES_AT, *_unpinned(edit), *body.removes)
         values = {**_death_seen(entry, now), ":op_id": text(op_id)}
@@ -129,10 +133,10 @@ class Redriving:
             return _NewBody(inline, [attr for attr in BODY if attr not in inline])
         if edit.payload is None and edit.payload_content_type is None and row.body_ref is not None:
             return _NewBody(self._access.bodies.keep_for_run(row, due_at=now, now=now))
-        ref, ends_at = self._access.ids.nonce(), first_end(due_at=now, now=now)
-        item = self._access.bodies.body(task, ref, ends_at)
-        sets = outside(ref, ends_at, len(task.payload))
-        return _NewBody(sets, [attr for attr in BODY if attr not in sets], item, ref)
+        ends_at = first_end(due_at=now, now=now)
+        body = self._access.bodies.body(task, self._access.ids.nonce(), ends_at)
+        sets = outside(body.ref, ends_at, len(task.payload))
+        return _NewBody(sets, [attr for attr in BODY if attr not in sets], body)
 
     def _refused_redrive(
         self, row: StateRow, op_id: str, came_back: Mapping[str, Any] | None, body: _NewBody, now: datetime

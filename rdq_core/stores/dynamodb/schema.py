@@ -73,6 +73,7 @@ class Attr(StrEnum):
     PAYLOAD_SIZE = "ps"
     CONTENT_TYPE = "ct"
     ENCODING = "z"
+    S3_KEY = "k"
     META = "m"
     RESULT_REF = "rr"
     RESULT = "r"

@@ -14,7 +14,7 @@ from rdq_core.domain.lifecycle import Result, Verb, lost
 from rdq_core.domain.task import Failure, Status
 from rdq_core.stores.dynamodb import contents
 from rdq_core.stores.dynamodb.access import Access, is_token
-from rdq_core.stores.dynamodb.bodies import AFTER_ROW
+from rdq_core.stores.dynamodb.bodies import AFTER_ROW, Outside
 from rdq_core.stores.dynamodb.expressions import IS_EARLIER, IS_HELD_BY_CALLER, all_of, change
 from rdq_core.stores.dynamodb.items import StateRow, maybe_row, room_for_result
 from rdq_core.stores.dynamodb.records import Record, record_key
@@ -66,7 +66,7 @@ class Settling:
         if outside is not None:
             self._access.bodies.put(outside)
         self._settle(
-            Settled.by(claim, row, Verb.COMPLETE, result_ref=claim.claim_id if outside else None),
+            Settled.by(claim, row, Verb.COMPLETE, result_ref=None if outside is None else outside.ref),
             {**sets, **outcome, **kept},
             (*ENDS, Attr.FAILURE, *forgotten),
             claim,
@@ -103,14 +103,14 @@ class Settling:
 
     def _place_result(
         self, claim: Claim, row: StateRow, sets: Item, attempt: Attempt, result: Result, expires_at: datetime | None
-    ) -> tuple[Item, Item | None]:
+    ) -> tuple[Item, Outside | None]:
         inline = {**contents.inline_result(result), **contents.texts({Attr.WORKER: attempt.worker})}
         settled = {attr: value for attr, value in row.item.items() if attr not in (*ENDS, Attr.FAILURE)} | sets
         if not attempt.unknown and item_size(inline) <= room_for_result(settled):
             return inline, None
         ends_at = None if expires_at is None else expires_at + AFTER_ROW
         outside = self._access.bodies.result(claim.task.id, claim.claim_id, result, attempt, ends_at)
-        return {Attr.RESULT_REF: text(claim.claim_id)}, outside
+        return {Attr.RESULT_REF: text(outside.ref)}, outside
 
 
 def record_of(row: StateRow, attempt: Attempt, claim_id: str) -> Record:

@@ -12,7 +12,7 @@ from rdq_core.engine.ports import Submission
 from rdq_core.errors import StoreFailed, TaskConflict
 from rdq_core.stores.dynamodb import contents
 from rdq_core.stores.dynamodb.access import Access, partition_of, values_at
-from rdq_core.stores.dynamodb.bodies import first_end
+from rdq_core.stores.dynamodb.bodies import Outside, first_end
 from rdq_core.stores.dynamodb.expressions import HAS_EXPIRED, IS_ABSENT, any_of
 from rdq_core.stores.dynamodb.history import given_records
 from rdq_core.stores.dynamodb.items import StateRow, new_row, outside, read_row, room_for_body
@@ -30,8 +30,7 @@ class _Draft:
     row: lifecycle.Row
     item: Item
     records: list[Record]
-    body: Item | None = None
-    body_ref: str | None = None
+    body: Outside | None = None
 
 
 class Submitting:
@@ -62,10 +61,9 @@ class Submitting:
         inline = contents.inline_body(row.task)
         if item_size(inline) <= room_for_body(item):
             return _Draft(row, item | inline, records)
-        ref = self._access.ids.nonce()
         ends_at = first_end(due_at=row.task.next_attempt_at or now, now=now)
-        body = self._access.bodies.body(row.task, ref, ends_at)
-        return _Draft(row, item | outside(ref, ends_at, len(row.task.payload)), records, body, ref)
+        body = self._access.bodies.body(row.task, self._access.ids.nonce(), ends_at)
+        return _Draft(row, item | outside(body.ref, ends_at, len(row.task.payload)), records, body)
 
     def _already_there(self, draft: _Draft, came_back: Mapping[str, Any] | None) -> Submission:
         task = draft.row.task
@@ -86,4 +84,5 @@ class Submitting:
         with contextlib.suppress(StoreFailed):
             if draft.records:
                 self._access.history.discard(stored.task.id, [record.key for record in draft.records])
-            self._access.bodies.discard(stored.task.id, bodies=(draft.body_ref,))
+            if draft.body is not None:
+                self._access.bodies.discard(stored.task.id, bodies=(draft.body.ref,))

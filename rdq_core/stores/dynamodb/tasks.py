@@ -5,7 +5,8 @@ from typing import Any
 
 from rdq_core.engine.ports import Clock, IdSource, Jitter, Sleeper
 from rdq_core.stores.dynamodb.access import Access
-from rdq_core.stores.dynamodb.bodies import Bodies
+from rdq_core.stores.dynamodb.bodies import MAX_STORED_BYTES, Bodies
+from rdq_core.stores.dynamodb.claim_check import ClaimCheck
 from rdq_core.stores.dynamodb.claiming import Claiming
 from rdq_core.stores.dynamodb.dead_lettering import DeadLettering
 from rdq_core.stores.dynamodb.dlq import DeadLetters
@@ -15,14 +16,15 @@ from rdq_core.stores.dynamodb.redriving import Redriving
 from rdq_core.stores.dynamodb.schema import Tables
 from rdq_core.stores.dynamodb.settling import Settling
 from rdq_core.stores.dynamodb.submitting import Submitting
-from rdq_core.stores.dynamodb.transact import Sender
+from rdq_core.stores.dynamodb.transact import Patience, Sender
 
 
 class DynamoTaskStore(Submitting, Claiming, Settling, DeadLettering, Redriving, DeadLetters, Reading):
     """A `TaskStore` in DynamoDB, safe between threads and processes.
 
     `client` is a low-level boto3 client. `shards_ever` tells the most index shards that a queue has ever had: lists and
-    counts visit all of them.
+    counts visit all of them. With a `body_bucket` (and an `s3` client) payloads and results that take more than `s3_above`
+    bytes are stored there; without one, those over 256 KiB are refused.
     """
 
     def __init__(
@@ -35,14 +37,18 @@ class DynamoTaskStore(Submitting, Claiming, Settling, DeadLettering, Redriving, 
         jitter: Jitter,
         sleeper: Sleeper,
         shards_ever: Callable[[str], int],
+        s3: Any = None,
+        body_bucket: str | None = None,
+        s3_above: int = MAX_STORED_BYTES,
     ) -> None:
         sender = Sender(client, jitter=jitter, sleeper=sleeper)
+        checks = None if body_bucket is None else ClaimCheck(s3, body_bucket, Patience(jitter, sleeper))
         self._shards_ever = shards_ever
         self._access = Access(
             sender=sender,
             tables=tables,
             clock=clock,
             ids=ids,
-            bodies=Bodies(sender, tables),
+            bodies=Bodies(sender, tables, clock, checks, s3_above),
             history=History(sender, tables, clock),
         )

@@ -7,8 +7,8 @@ leaves alone, are repeated here, with jitter.
 
 import hashlib
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -17,6 +17,8 @@ from rdq_core.errors import StoreFailed, Unavailable
 from rdq_core.stores.dynamodb.expressions import expressed
 from rdq_core.stores.dynamodb.faults import Fault, Kind, understand
 from rdq_core.stores.dynamodb.values import Item, Value
+
+T = TypeVar("T")
 
 MAX_TRIES: Final = 8
 _FIRST_PAUSE: Final = 0.025
@@ -48,6 +50,47 @@ class ConditionFailed(Exception):
         return self.rows.get(0) or None
 
 
+class Refused(Exception):
+    """A request failed in a way that sending it again doesn't help."""
+
+    def __init__(self, fault: Fault, error: Exception) -> None:
+        super().__init__(fault.code)
+        self.fault = fault
+        self.error = error
+
+
+class Patience:
+    """Sends a request again while its failures pass, with jitter, a bounded number of times."""
+
+    def __init__(self, jitter: Jitter, sleeper: Sleeper) -> None:
+        self._jitter = jitter
+        self._sleeper = sleeper
+        self._never = threading.Event()
+
+    def send(self, call: Callable[[], T], *, what: str, writes: bool) -> T:
+        """The answer. Raises Refused when trying again doesn't help, StoreFailed when it has not helped."""
+        may_have_happened = False
+        for tried in range(MAX_TRIES):
+            try:
+                return call()
+            except (ClientError, BotoCoreError) as error:
+                fault = understand(error)
+                if not fault.kind.is_worth_another_try:
+                    raise Refused(fault, error) from None
+            may_have_happened = may_have_happened or fault.kind.may_have_happened
+            if tried + 1 < MAX_TRIES:
+                self.pause(tried, longer=fault.kind is Kind.THROTTLED)
+        raise StoreFailed(
+            f"{what} failed {MAX_TRIES} times: {fault.code}", may_have_happened=may_have_happened and writes
+        )
+
+    def pause(self, tried: int, *, longer: bool) -> None:
+        """Wait before the next try, longer each time, and longer still when there is too much at once."""
+        longest = min(_FIRST_PAUSE * 2 ** (tried + 2 * longer), _LONGEST_PAUSE)
+        # Anywhere from nothing to the longest: contenders that met once don't meet again.
+        self._sleeper.wait(self._never, longest * (1 + self._jitter.fraction()) / 2)
+
+
 class Sender:
     """Sends requests to DynamoDB through a low-level boto3 client.
 
@@ -57,9 +100,7 @@ class Sender:
 
     def __init__(self, client: Any, *, jitter: Jitter, sleeper: Sleeper) -> None:
         self._client = client
-        self._jitter = jitter
-        self._sleeper = sleeper
-        self._never = threading.Event()
+        self._patience = Patience(jitter, sleeper)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -102,43 +143,21 @@ class Sender:
             batch = answer.get("UnprocessedItems", {}).get(table, [])
             if not batch:
                 return
-            self._pause(tried, longer=True)
+            self._patience.pause(tried, longer=True)
         raise StoreFailed(f"BatchWriteItem on {table} left {len(batch)} items unprocessed", may_have_happened=True)
 
     # -- inside -------------------------------------------------------------------------------------------------
 
     def _send(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
         call = getattr(self._client, operation)
-        may_have_happened = False
-        fault: Fault | None = None
-        for tried in range(MAX_TRIES):
-            try:
-                answer: dict[str, Any] = call(**request)
-            except (ClientError, BotoCoreError) as error:
-                fault = understand(error)
-                if not fault.kind.is_worth_another_try:
-                    raise self._final(fault, operation, request, error) from None
-                may_have_happened = may_have_happened or fault.kind.may_have_happened
-            else:
-                return answer
-            if tried + 1 < MAX_TRIES:
-                self._pause(tried, longer=fault.kind is Kind.THROTTLED)
-        raise StoreFailed(
-            f"{_ACTIONS[operation]} on {_tables(request)} failed {MAX_TRIES} times: {fault.code if fault else ''}",
-            may_have_happened=may_have_happened and operation not in _READS,
-        )
-
-    def _final(self, fault: Fault, operation: str, request: dict[str, Any], error: Exception) -> Exception:
-        if fault.kind is Kind.CONDITION:
-            return ConditionFailed(fault.rows)
-        if fault.kind is Kind.UNAVAILABLE:
-            return _unavailable(fault, _ACTIONS[operation], _tables(request))
-        return error
-
-    def _pause(self, tried: int, *, longer: bool) -> None:
-        longest = min(_FIRST_PAUSE * 2 ** (tried + 2 * longer), _LONGEST_PAUSE)
-        # Anywhere from nothing to the longest: contenders that met once don't meet again.
-        self._sleeper.wait(self._never, longest * (1 + self._jitter.fraction()) / 2)
+        action, tables = _ACTIONS[operation], _tables(request)
+        try:
+            answer: dict[str, Any] = self._patience.send(
+                lambda: call(**request), what=f"{action} on {tables}", writes=operation not in _READS
+            )
+        except Refused as refused:
+            raise _final(refused, action, tables) from None
+        return answer
 
 
 def conditioned(request: dict[str, Any], condition: str, values: Mapping[str, Value]) -> dict[str, Any]:
@@ -154,6 +173,14 @@ def update_of(
     expression, new = change
     request = {"TableName": table, "Key": key, "UpdateExpression": expression}
     return conditioned(request, condition, {**values, **new})
+
+
+def _final(refused: Refused, action: str, tables: str) -> Exception:
+    if refused.fault.kind is Kind.CONDITION:
+        return ConditionFailed(refused.fault.rows)
+    if refused.fault.kind is Kind.UNAVAILABLE:
+        return _unavailable(refused.fault, action, tables)
+    return refused.error
 
 
 def _tables(request: Mapping[str, Any]) -> str:
