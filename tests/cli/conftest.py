@@ -14,6 +14,7 @@ import pytest
 from rdq_core import Abort, Registry
 from rdq_core.cli.app import run
 from rdq_core.engine.sweep import SweepLimits
+from rdq_core.runtime import wiring
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import connect
 from rdq_core.stores.dynamodb.schema import Tables, create_tables
@@ -77,8 +78,10 @@ def tables(moto: Engine, monkeypatch: pytest.MonkeyPatch) -> Tables:
 
 
 @pytest.fixture
-def rdq(shell: Shell, tables: Tables) -> Shell:
+def rdq(shell: Shell, moto: Engine, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """Run a command line where the queues `billing` and `email` are configured."""
+    client = moto.dynamodb  # one for all commands of the test: each process makes its own, which takes 100 ms
+    monkeypatch.setattr(wiring, "dynamodb_client", lambda: client)
     assert shell("queue", "apply", "-", given=QUEUES.encode()).code == 0
     return shell
 

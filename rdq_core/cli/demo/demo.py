@@ -4,6 +4,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -15,6 +16,7 @@ from rdq_core.cli.screen import Screen, note
 from rdq_core.errors import InputInvalid, Unavailable
 
 _SAMPLE: Final = Path("samples", "webhooks")
+_TITLE: Final = "rdq demo: webhooks for a receiver that misbehaves, by two worker processes"
 _ENV_FILE: Final = Path(".rdq-demo", "env")
 
 
@@ -40,17 +42,18 @@ def demo(
     chosen = folder / "deliveries.jsonl" if deliveries is None else Path(deliveries)
     if not chosen.is_file():
         raise InputInvalid("deliveries", f"{chosen} is no file")
-    with telling(people=screen.is_for_people) as teller:
-        moments = Moments(teller.say)
-        with Stage(folder, moments.hear) as stage:
+    with ExitStack() as running:
+        with telling(people=screen.is_for_people) as teller:
+            teller.say(_TITLE)
+            moments = Moments(teller.say)
+            stage = running.enter_context(Stage(folder, moments.hear))
             moments.store = stage.parts.store
-            facts = Story(stage, moments, teller).play(chosen)
-            told = document(facts, moments)
+            told = document(Story(stage, moments, teller).play(chosen), moments)
             for line in _next(keep=keep):
                 teller.say(line)
-            if keep:
-                _wait_until_interrupted(stage.environment)
-    screen.show(told, lambda: None)
+        screen.show(told, lambda: None)
+        if keep:
+            _wait_until_interrupted(stage.environment)
     return None if told["ok"] else BUG
 
 

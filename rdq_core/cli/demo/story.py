@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rdq_core.cli.demo.moments import Moments
-from rdq_core.cli.demo.stage import HANDLER, QUEUE, WORKERS, Stage
+from rdq_core.cli.demo.stage import HANDLER, QUEUE, Stage
 from rdq_core.cli.demo.teller import State, Teller
 from rdq_core.cli.demo.verdict import Verdict, judge
 from rdq_core.cli.screen import counted
@@ -73,7 +73,6 @@ class Story:
                     )
                 )
             )
-        self._teller.say(f"rdq demo: {len(lines)} webhooks, {WORKERS} worker processes, and a receiver that misbehaves")
         report = BulkSubmitter(self._parts.submitter()).submit(lines)
         if report.rejected:
             first = report.rejected[0]
