@@ -10,7 +10,9 @@ from typing import Any, Final
 import pytest
 
 from rdq_core.cli import dlq as dlq_commands
+from rdq_core.runtime import wiring
 from rdq_core.stores.dynamodb.schema import Tables
+from rdq_core.testing.faults import FaultScript
 from rdq_core.testing.moto import AtomicMotoServer
 from tests.cli.conftest import QUEUES, Shell
 from tests.support.engines import REGION, Engine
@@ -65,6 +67,14 @@ def test_an_endpoint_that_nobody_answers_is_told(shell: Shell, monkeypatch: pyte
         answer = shell(*command)
         assert answer.code == 5
         assert "AWS_ENDPOINT_URL" in answer.error["hint"]
+
+
+def test_a_missing_permission_is_named(rdq: Shell) -> None:
+    with FaultScript(wiring.dynamodb_client()) as script:
+        script.reject("AccessDeniedException", "Query")
+        answer = rdq(*LIST)
+    assert answer.code == 5
+    assert "dynamodb:Query" in answer.error["message"] + str(answer.error["hint"])
 
 
 # -- ourselves ----------------------------------------------------------------------------------------------------
