@@ -111,6 +111,7 @@ def test_the_first_settling_of_a_claim_is_the_one_that_counts(world: World) -> N
     before = world.everything()
     second_thoughts = world.failed(claim, worker="another worker")
     world.store.reschedule(claim, second_thoughts, FAILURE, due_at=world.now + HOUR)
+    assert world.everything() == before
     for other in (_complete, _dead_letter, _release):
         with pytest.raises(LeaseLost):
             other(world, claim)
