@@ -1,8 +1,10 @@
 """`rdq submit`: one task, or a file of many."""
 
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Final
 
@@ -11,18 +13,20 @@ import typer
 from rdq_core.cli.arguments import content, headers, moment, opened
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import parts
-from rdq_core.cli.failures import WRONG_USE, Misuse, exit_code, tell
+from rdq_core.cli.failures import CONFLICT, WRONG_USE, Misuse, exit_code, tell
 from rdq_core.cli.screen import Screen, counted, escaped
-from rdq_core.domain.task import DEFAULT_CONTENT_TYPE
+from rdq_core.domain.task import DEFAULT_CONTENT_TYPE, Status
 from rdq_core.domain.units import parse_duration
 from rdq_core.engine.ports import Clock
 from rdq_core.engine.submit import Draft, Submitter
-from rdq_core.errors import InputInvalid, QueueNotFound, RdqError
+from rdq_core.errors import InputInvalid, QueueNotFound, RdqError, TaskNotFound
 from rdq_core.ops.lines import payload_lines, task_lines
 from rdq_core.ops.submitting import BulkReport, BulkSubmitter, Line, Submitted
 from rdq_core.ops.views import submit_view
+from rdq_core.runtime.wiring import Parts
 
 _MOST_SHOWN: Final = 10
+_LOOK_EVERY: Final = 0.5
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
@@ -49,6 +53,9 @@ def submit(
     run_at: Annotated[str | None, typer.Option(help="When it is due, RFC 3339 with a zone.")] = None,
     delay: Annotated[str | None, typer.Option(help="How long until it is due: 30s, 10m, 24h.")] = None,
     concurrency_key: Annotated[str | None, typer.Option(help="Tasks of one key run one after the other.")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the one task's end; exit code 0 if it succeeds.")
+    ] = False,
 ) -> int | None:
     """Submit a task, or with --payloads or --tasks one for each line of a file (- is standard input)."""
     source = _the_source(payload=payload, payload_file=payload_file, payloads=payloads, tasks=tasks)
@@ -67,10 +74,9 @@ def submit(
     )
     submitter = found.submitter()
     if source in ("payload", "payload_file"):
-        draft = _one(template, payload, payload_file)
-        return _submit_one(screen, submitter, draft)
-    if task_id is not None or key is not None:
-        raise Misuse("--id and --key are for one task: as they are, every line would be the same one")
+        return _submit_one(screen, submitter, _one(template, payload, payload_file), found if wait else None)
+    if task_id is not None or key is not None or wait:
+        raise Misuse("--id, --key and --wait are for one task, and this is a file of many")
     with opened(payloads or tasks or "-", source) as stream:
         if source == "payloads":
             _check_once(submitter, template)
@@ -110,8 +116,6 @@ def _run_at(run_at: str | None, delay: str | None, clock: Clock) -> datetime | N
 
 
 def _one(template: Draft, payload: str | None, payload_file: str | None) -> Draft:
-    from dataclasses import replace
-
     if payload is None or payload == "-":
         return replace(template, payload=content(payload_file or "-", "payload_file"))
     try:
@@ -120,7 +124,7 @@ def _one(template: Draft, payload: str | None, payload_file: str | None) -> Draf
         raise InputInvalid("payload", "is not UTF-8; use --payload-file for bytes") from None
 
 
-def _submit_one(screen: Screen, submitter: Submitter, draft: Draft) -> int | None:
+def _submit_one(screen: Screen, submitter: Submitter, draft: Draft, waits_on: Parts | None) -> int | None:
     try:
         submission = submitter.submit(draft)
     except QueueNotFound as unknown:
@@ -128,7 +132,23 @@ def _submit_one(screen: Screen, submitter: Submitter, draft: Draft) -> int | Non
         return WRONG_USE
     report = BulkReport(submitted=[Submitted(submission.task.id, submission.created, None)])
     screen.show(submit_view(report), lambda: _tell(screen, report, draft.queue))
-    return None
+    return None if waits_on is None else _wait(screen, waits_on, submission.task.id)
+
+
+def _wait(screen: Screen, found: Parts, task_id: str) -> int | None:
+    """Until the task has ended, however it does. Interrupting the wait leaves the task as it is."""
+    sys.stdout.flush()
+    never = threading.Event()
+    while True:
+        task = found.store.get(task_id)
+        if task is None:
+            raise TaskNotFound(f"no task {task_id}: it was removed", task_id=task_id)
+        if task.status.is_terminal:
+            break
+        found.idle.wait(never, _LOOK_EVERY)
+    if screen.is_for_people:
+        screen.line(f"{task.status} after {counted(len(task.attempts), 'attempt')}")
+    return None if task.status is Status.SUCCEEDED else CONFLICT
 
 
 def _check_once(submitter: Submitter, template: Draft) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Shell
+from tests.cli.conftest import Bury, Shell
 
 ONE = ("submit", "-q", "billing", "-H", "charge")
 
@@ -64,6 +64,13 @@ def test_a_delay_puts_the_task_off(rdq: Shell) -> None:
     assert task["next_attempt_at"] > task["created_at"]
 
 
+def test_waiting_ends_with_the_task(rdq: Shell, bury: Bury) -> None:
+    task_id = bury()
+    answer = rdq(*ONE, "--payload", "x", "--id", task_id, "--wait")
+    assert answer.code == 4
+    assert "DEAD after 1 attempt\n" in answer.out
+
+
 def test_people_are_told_what_to_type_next(rdq: Shell) -> None:
     answer = rdq(*ONE, "--payload", "x")
     assert answer.out.startswith("submitted 1 task to billing\n")
@@ -113,6 +120,7 @@ def test_swapped_arguments_are_recognised(rdq: Shell) -> None:
         [],
         ["--payload", "x", "--payloads", "-"],
         ["--payloads", "-", "--key", "k"],
+        ["--payloads", "-", "--wait"],
         ["--payload", "x", "--bogus"],
         ["--payload", "x", "--id", "01J00000000000000000000000", "--key", "k"],
     ],
