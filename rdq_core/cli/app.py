@@ -24,9 +24,23 @@ from rdq_core.cli.failures import (
 )
 from rdq_core.errors import RdqError
 
+_EXAMPLES: Final = """\b
+Examples:
+  rdq demo                        the whole story, without an AWS account
+  rdq init                        tables on a local engine
+  rdq queue apply queues.yaml     configure; then get, list, stats
+  rdq submit -q billing -H charge --payload '{"order": 17}' --key order-17
+  rdq submit -q billing -H charge --payloads orders.jsonl
+  rdq worker payments             run the handlers of payments.py
+  rdq task get -q billing --key order-17
+  rdq dlq groups billing          what died, one line a bug
+  rdq dlq redrive billing --group v1:3f2a90c1d0ab --dry-run
+"""
+
 app: Final = typer.Typer(
     name="rdq",
     help="Durable retries with a dead-letter queue, on DynamoDB and Lambda.",
+    epilog=_EXAMPLES,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

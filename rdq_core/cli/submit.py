@@ -190,10 +190,17 @@ def _tell(screen: Screen, report: BulkReport, queue: str) -> None:
         screen.next(f"rdq task get {report.submitted[0].id}")
 
 
+def _lines_of(report: BulkReport) -> Iterator[int | None]:
+    yield from (each.line for each in report.submitted)
+    yield from (each.line for each in report.rejected)
+
+
 def _ended(report: BulkReport, *, atomic: bool, as_json: bool) -> int | None:
-    if report.stopped_by is not None:
-        tell(report.stopped_by, as_json=as_json)
-        return exit_code(report.stopped_by)
+    if (failed := report.stopped_by) is not None:
+        last = max(line or 0 for line in _lines_of(report))
+        message = f"{failed.message}; lines after line {last} were not submitted"
+        tell(RdqError(message, code=failed.code, hint=failed.hint), as_json=as_json)
+        return exit_code(failed)
     if not report.rejected:
         return None
     first = report.rejected[0]

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rdq_core.runtime import wiring
+from rdq_core.testing.faults import FaultScript
 from tests.cli.conftest import Bury, Shell
 
 ONE = ("submit", "-q", "billing", "-H", "charge")
@@ -226,3 +228,15 @@ def test_people_see_how_many_and_which_lines_are_bad(rdq: Shell) -> None:
     assert "refused 2 lines" in answer.out
     assert "line 17: task: is not JSON" in answer.out
     assert "\x1b" not in answer.out + answer.err
+
+
+def test_a_failing_store_stops_the_submit_and_it_is_told_where(rdq: Shell) -> None:
+    with FaultScript(wiring.dynamodb_client()) as script:
+        script.reject("AccessDeniedException", "PutItem", nth=6, times=None)
+        answer = rdq(*ONE, "--payloads", "-", "--json", given=lines(*[b"x"] * 500))
+    told = answer.document["submitted"] + answer.document["rejected"]
+    assert answer.code == 5
+    assert len(answer.document["submitted"]) == stored(rdq) == 5
+    assert sorted(each["line"] for each in told) == list(range(1, len(told) + 1))
+    assert len(told) < 500
+    assert f"lines after line {len(told)} were not submitted" in answer.error["message"]
