@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from rdq_core.cli import dlq as dlq_commands
+from rdq_core.cli.demo import demo
 from rdq_core.runtime import wiring
 from rdq_core.stores.dynamodb.schema import Tables
 from rdq_core.testing.faults import FaultScript
@@ -179,3 +180,10 @@ def test_without_the_extra_it_says_what_to_install(local: AtomicMotoServer) -> N
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (2, b"")
     assert err.decode().splitlines() == ["rdq's command line needs typer: pip install 'rdq-core[cli]'"]
+
+
+def test_without_the_sample_the_demo_says_where_it_is(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "_SAMPLE", Path("samples", "nowhere"))
+    answer = shell("demo", "--json")
+    assert (answer.code, answer.out) == (2, "")
+    assert "make demo" in answer.error["hint"]
