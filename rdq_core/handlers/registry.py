@@ -84,7 +84,8 @@ class Registry:
     def classify(self, exception_class: type[BaseException], outcome: str | Outcome) -> None:
         """Decide what an exception class means, "permanent" or "retryable". Of several the nearest class wins."""
         decided = _OUTCOMES.get(str(outcome)) or next((known for known in _OUTCOMES.values() if known == outcome), None)
-        if not inspect.isclass(exception_class) or not issubclass(exception_class, BaseException):
+        given: object = exception_class
+        if not isinstance(given, type) or not issubclass(given, BaseException):
             raise ConfigInvalid("classify", f"{exception_class!r} is not an exception class")
         if decided is None:
             raise ConfigInvalid("classify", f"{outcome!r} is neither 'permanent' nor 'retryable'")

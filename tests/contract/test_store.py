@@ -3,6 +3,7 @@
 from tests.contract.claiming import CandidateContract, ClaimContract, LeaseContract
 from tests.contract.dead_letters import CountContract, EditContract, PageContract, PurgeContract, RedriveContract
 from tests.contract.fencing import CancelContract, FenceContract
+from tests.contract.keys import KeyContract
 from tests.contract.settling import OutcomeContract, RetentionContract
 from tests.contract.submitting import ReuseContract, SubmitContract
 
@@ -60,4 +61,8 @@ class TestCount(CountContract):
 
 
 class TestPage(PageContract):
+    pass
+
+
+class TestKey(KeyContract):
     pass

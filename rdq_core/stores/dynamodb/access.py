@@ -1,5 +1,7 @@
 """What every family of verbs shares: the tables, the sender, time, names, and the state row's reads and writes."""
 
+import contextlib
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,11 +13,13 @@ from rdq_core.domain.lease import Claim
 from rdq_core.domain.lifecycle import Verb, lost
 from rdq_core.domain.task import Status, Task
 from rdq_core.engine.ports import Clock, IdSource
+from rdq_core.errors import StoreFailed
 from rdq_core.stores.dynamodb.bodies import Bodies
+from rdq_core.stores.dynamodb.expressions import SLOT_IS_OURS, all_of
 from rdq_core.stores.dynamodb.history import History
 from rdq_core.stores.dynamodb.items import RowClaim, StateRow, read_row
 from rdq_core.stores.dynamodb.schema import STATE, Attr, Tables, queue_shard
-from rdq_core.stores.dynamodb.transact import Sender, update_of
+from rdq_core.stores.dynamodb.transact import ConditionFailed, Sender, update_of
 from rdq_core.stores.dynamodb.values import Item, Value, moment, number, seconds_down, text
 
 _FIXED: Final[Mapping[str, Value]] = {
@@ -71,6 +75,23 @@ class Access:
     ) -> dict[str, object]:
         """The same update as a part of a transaction."""
         return update_of(self.tables.tasks, key(task_id, STATE), change, condition, {**_FIXED, **values})
+
+    def free_slot(self, task: Task, fencing_token: int) -> None:
+        """Give a task's concurrency key free after the claim of that fencing token was settled.
+
+        A failure leaves it to the next claimant, who finds that the task isn't in flight any more.
+        """
+        if task.concurrency_key is None:
+            return
+        mine = {":slot_task": text(task.id), ":fence": number(fencing_token)}
+        with contextlib.suppress(ConditionFailed, StoreFailed):
+            self.sender.delete(self.tables.control, slot_key(task), all_of(SLOT_IS_OURS), mine)
+
+
+def slot_key(task: Task) -> Item:
+    """Where the slot of a task's key is. The key itself may be private, so only its digest is in the name."""
+    digest = hashlib.sha256((task.concurrency_key or "").encode()).hexdigest()[:32]
+    return {Attr.PK: text(f"slot#{task.queue}#{digest}"), Attr.SK: text("holder")}
 
 
 def values_at(now: datetime) -> dict[str, Value]:

@@ -35,6 +35,9 @@ from rdq_core.stores.dynamodb.verdicts import Settled, was_it_us
 LONG_OVERDUE: Final = timedelta(days=20)
 """From then on a body is renewed before its task is claimed."""
 
+CLAIMABLE: Final = (IS_WAITING, IS_DUE, IS_AS_SEEN, IS_READABLE)
+"""What a claim asks of the row."""
+
 _DUE_BY: Final = "#queue_shard = :queue_shard AND #due_at <= :until"
 
 
@@ -59,12 +62,12 @@ class Claiming:
 
     def claim(self, candidate: Candidate, grant: Grant) -> Claim | None:
         """See `TaskStore.claim`."""
-        sets = {**_leased(candidate.fencing_token + 1, grant), **self._renewed(candidate, grant)}
+        sets = {**leased(candidate.fencing_token + 1, grant), **self._renewed(candidate, grant)}
         try:
             item = self._access.update_state(
                 candidate.task_id,
                 change(sets, (Attr.FAILURE,)),
-                all_of(IS_WAITING, IS_DUE, IS_AS_SEEN, IS_READABLE),
+                all_of(*CLAIMABLE),
                 {**values_at(grant.now), ":seen_fence": number(candidate.fencing_token)},
             )
         except ConditionFailed as refused:
@@ -88,10 +91,10 @@ class Claiming:
         if not is_token(lapsed.token):
             return None
         row = self._access.held(lapsed, Verb.RECLAIM)
-        kept = self._kept(row, lapsed.lease_expires_at, grant)
+        body = kept(self._access, row, lapsed.lease_expires_at, grant)
         record = record_of(row, attempt, grant.claim_id)
         self._access.history.put(row.task.id, record)
-        sets = {**_leased(row.fencing_token + 1, grant), **appended(row, record), **kept}
+        sets = {**leased(row.fencing_token + 1, grant), **appended(row, record), **body}
         try:
             item = self._access.update_state(
                 row.task.id,
@@ -119,15 +122,18 @@ class Claiming:
         if candidate.due_at + LONG_OVERDUE > grant.now:
             return {}
         row = self._access.state(candidate.task_id)
-        return {} if row is None else self._kept(row, candidate.due_at, grant)
-
-    def _kept(self, row: StateRow, was_due_at: datetime, grant: Grant) -> Item:
-        if was_due_at + LONG_OVERDUE > grant.now:
-            return {}
-        return self._access.bodies.keep_for_run(row, due_at=grant.lease_expires_at, now=grant.now)
+        return {} if row is None else kept(self._access, row, candidate.due_at, grant)
 
 
-def _leased(fencing_token: int, grant: Grant) -> Item:
+def kept(access: Access, row: StateRow, was_due_at: datetime, grant: Grant) -> Item:
+    """Let the body of work that is long overdue live long enough for its run; what the row must then remember."""
+    if was_due_at + LONG_OVERDUE > grant.now:
+        return {}
+    return access.bodies.keep_for_run(row, due_at=grant.lease_expires_at, now=grant.now)
+
+
+def leased(fencing_token: int, grant: Grant) -> Item:
+    """What a row says while it is held under a grant."""
     return {
         Attr.STATUS: text(Status.IN_FLIGHT),
         Attr.FENCING_TOKEN: number(fencing_token),

@@ -69,7 +69,9 @@ class DeadLettering:
         try:
             self._access.sender.transact([{"Update": update}, {"Put": put}], nonce=self._access.ids.nonce())
         except ConditionFailed as refused:
-            return was_it_us(self._access, death.settled, refused.row)
+            if not was_it_us(self._access, death.settled, refused.row):
+                return False
+        self._access.free_slot(row.task, row.fencing_token)
         return True
 
 

@@ -5,6 +5,7 @@
     redrive ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED · IS_NOT_DONE  purge ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED
     submit ── IS_ABSENT or HAS_EXPIRED                              configuration ── IS_UNCONFIGURED or
                                                                     IS_DECLARED_AS_READ · IS_OVERRIDDEN_AS_READ
+    slot ── SLOT_IS_FREE or SLOT_IS_AS_SEEN; its end ── SLOT_IS_OURS
     rate limit ── NOBODY_TOOK_YET or IS_HANDED_OUT_AS_READ
 
 The invariant: every write to a state row is composed of these and of nothing else, and looks them up here when it is
@@ -105,6 +106,15 @@ NOBODY_TOOK_YET: Final = _clause("NOBODY_TOOK_YET", "attribute_not_exists(#hande
 
 IS_HANDED_OUT_AS_READ: Final = _clause("IS_HANDED_OUT_AS_READ", "#handed_out_until = :seen_until")
 """Nobody took starts since the bucket was read: two sweepers never hand out the same ones."""
+
+SLOT_IS_FREE: Final = _clause("SLOT_IS_FREE", "attribute_not_exists(#task_id)")
+"""No task has taken the concurrency key's slot."""
+
+SLOT_IS_AS_SEEN: Final = _clause("SLOT_IS_AS_SEEN", "#task_id = :slot_task AND #fencing_token = :slot_fence")
+"""The slot still names the claim whose task was found not to be in flight: nobody else has taken it over."""
+
+SLOT_IS_OURS: Final = _clause("SLOT_IS_OURS", "#task_id = :slot_task AND #fencing_token <= :fence")
+"""The slot names the claim that was settled: a late clean-up doesn't free the slot of a claim that came after."""
 
 
 def all_of(*names: str) -> str:

@@ -76,7 +76,9 @@ class Redriving:
             item = _done_by(op_id, refused.row, Status.CANCELLED) or {}
             if not item:
                 raise _refusal(task_id, refused.row, Verb.CANCEL, now) from None
-        return assembled(self._access, read_row(item))
+        cancelled = read_row(item)
+        self._access.free_slot(cancelled.task, cancelled.fencing_token)
+        return assembled(self._access, cancelled)
 
     def redrive(self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int) -> Task:
         """See `TaskStore.redrive`. The same `op_id` redrives a task once, however often it asks."""

@@ -100,6 +100,7 @@ class Settling:
         except ConditionFailed as refused:
             if not was_it_us(self._access, settled, refused.row):
                 raise lost(claim.task.id, settled.verb) from None
+        self._access.free_slot(claim.task, claim.fencing_token)
 
     def _place_result(
         self, claim: Claim, row: StateRow, sets: Item, attempt: Attempt, result: Result, expires_at: datetime | None

@@ -15,16 +15,17 @@ from rdq_core.stores.dynamodb.reading import Reading
 from rdq_core.stores.dynamodb.redriving import Redriving
 from rdq_core.stores.dynamodb.schema import Tables
 from rdq_core.stores.dynamodb.settling import Settling
+from rdq_core.stores.dynamodb.slots import Keyed
 from rdq_core.stores.dynamodb.submitting import Submitting
 from rdq_core.stores.dynamodb.transact import Patience, Sender
 
 
-class DynamoTaskStore(Submitting, Claiming, Settling, DeadLettering, Redriving, DeadLetters, Reading):
+class DynamoTaskStore(Submitting, Claiming, Keyed, Settling, DeadLettering, Redriving, DeadLetters, Reading):
     """A `TaskStore` in DynamoDB, safe between threads and processes.
 
     `client` is a low-level boto3 client. `shards_ever` tells the most index shards that a queue has ever had: lists and
-    counts visit all of them. With a `body_bucket` (and an `s3` client) payloads and results that take more than `s3_above`
-    bytes are stored there; without one, those over 256 KiB are refused.
+    counts visit all of them. With a `body_bucket` (and an `s3` client) payloads and results that take more than
+    `s3_above` bytes are stored there; without one, those over 256 KiB are refused.
     """
 
     def __init__(

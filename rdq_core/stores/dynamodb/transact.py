@@ -130,6 +130,10 @@ class Sender:
         token = hashlib.sha256(nonce.encode()).hexdigest()[:32]
         self._send("transact_write_items", {"TransactItems": list(items), "ClientRequestToken": token})
 
+    def delete(self, table: str, key: Item, condition: str, values: Mapping[str, Value]) -> None:
+        """Delete an item on a condition."""
+        self._send("delete_item", conditioned({"TableName": table, "Key": key}, condition, values))
+
     def delete_all(self, table: str, keys: Iterable[Item]) -> None:
         """Delete items of which nobody needs the old content; in batches, what is left unprocessed again."""
         waiting = [{"DeleteRequest": {"Key": key}} for key in keys]
