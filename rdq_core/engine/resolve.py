@@ -1,5 +1,6 @@
 """Resolutions: what is done with a task once the outcome of its attempt is known, and what is told about it then."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +16,7 @@ from rdq_core.domain.times import span_millis
 from rdq_core.engine.events import EventName, event_of
 from rdq_core.engine.ports import Clock, EventSink, Jitter, TaskStore
 from rdq_core.engine.report import Resolution
+from rdq_core.errors import InputInvalid
 
 
 class Resolver:
@@ -76,7 +78,10 @@ class Resolver:
         self, task: Task, claim: Claim, settings: QueueSettings, verdict: Verdict, attempt: Attempt, result: Result
     ) -> Resolution:
         now = attempt.finished_at or self._clock.now()
-        self._store.complete(claim, attempt, result, now=now, expires_at=now + settings.limits.task_ttl)
+        try:
+            self._store.complete(claim, attempt, result, now=now, expires_at=now + settings.limits.task_ttl)
+        except InputInvalid as refused:  # this store can't hold a result of that size; nothing was written
+            return self._dead_letter(task, claim, settings, *_too_large(verdict, attempt, refused))
         self._tell_end(EventName.SUCCEEDED, task, claim, verdict, attempt)
         return Resolution.COMPLETED
 
@@ -149,6 +154,12 @@ class Resolver:
             duration_ms=span_millis((attempt.finished_at or attempt.started_at) - attempt.started_at),
             delay_ms=delay_ms,
         )
+
+
+def _too_large(verdict: Verdict, attempt: Attempt, refused: InputInvalid) -> tuple[Verdict, Attempt]:
+    error = own_error(Code.OUTPUT_TOO_LARGE, refused.message)
+    failed = replace(attempt, outcome=Outcome.PERMANENT_FAILURE, error=error)
+    return replace(verdict, outcome=failed.outcome, rule="output_too_large", error=error), failed
 
 
 def dead_until(settings: QueueSettings, now: datetime) -> datetime | None:

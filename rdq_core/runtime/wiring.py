@@ -32,6 +32,8 @@ from rdq_core.runtime.system import SystemClock, SystemIds, SystemJitter, System
 if TYPE_CHECKING:
     from rdq_core.stores.dynamodb.schema import Tables
 
+BODY_BUCKET: Final = "RDQ_BODY_BUCKET"
+"""The environment variable that names the bucket for payloads and results too large for DynamoDB."""
 _CONNECT_SECONDS: Final = 2
 _READ_SECONDS: Final = 5
 _CONNECTIONS: Final = 64
@@ -116,6 +118,7 @@ def connect(
     client = client or dynamodb_client()
     clock = clock or _storage_clock(client, tables)
     ids, jitter, sleeper = SystemIds(), SystemJitter(), SystemSleeper()
+    bucket = os.environ.get(BODY_BUCKET) or None
     queues = DynamoQueues(client, tables, clock=clock, jitter=jitter, sleeper=sleeper)
     return Parts(
         store=DynamoTaskStore(
@@ -126,6 +129,8 @@ def connect(
             jitter=jitter,
             sleeper=sleeper,
             shards_ever=lambda queue: queues.settings(queue).shards_ever,
+            s3=_client("s3", os.environ) if bucket else None,
+            body_bucket=bucket,
         ),
         queues=queues,
         limiter=DynamoRateLimiter(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),

@@ -7,7 +7,7 @@ import pytest
 from rdq_core import Abort, Outcome, Retryable, RetryAfter, Status, TaskContext
 from rdq_core.engine.events import EventName
 from rdq_core.engine.stopping import Stop
-from rdq_core.errors import LeaseLost
+from rdq_core.errors import InputInvalid, LeaseLost
 from tests.engine.world import QUEUE, World, raises, until
 
 RETRY = {"max_attempts": 3, "initial_backoff": "10s", "jitter": 0.0}
@@ -190,6 +190,22 @@ def test_a_result_over_the_limit_is_a_permanent_failure() -> None:
     task_id = world.submit()
     world.sweep()
     assert (world.task(task_id).status, world.error(task_id).code) == (Status.DEAD, "task_output_too_large")
+
+
+def test_a_result_that_the_store_cannot_hold_is_a_permanent_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.handler(lambda _order: b"x" * 500_000)
+
+    def without_a_bucket(*_arguments: object, **_options: object) -> None:
+        raise InputInvalid("result", "is 500000 bytes long; 262144 are the limit")
+
+    monkeypatch.setattr(world.store, "complete", without_a_bucket)
+    task_id = world.submit()
+    assert world.sweep().dead_lettered == 1
+    assert (world.error(task_id).code, world.told.last(EventName.DEAD_LETTERED).rule) == (
+        "task_output_too_large",
+        "output_too_large",
+    )
 
 
 def test_a_result_that_is_no_data_is_a_permanent_failure() -> None:
