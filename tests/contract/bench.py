@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, assert_never
 
 from rdq_core.domain.attempt import Attempt
 from rdq_core.domain.dead import DeadEntry
@@ -192,34 +192,34 @@ class Bench:
         """The numbers of the attempts on record."""
         return [attempt.attempt_no for attempt in self.task(task_id).attempts]
 
-    def statuses(self) -> dict[Status, str]:
-        """One task in each status, by the verbs that lead there."""
-        cancelled = self.submit()
-        self.cancel(cancelled.id)
-        return {
-            Status.PENDING: self.submit().id,
-            Status.IN_FLIGHT: self.claimed().task.id,
-            Status.SUCCEEDED: self.succeeded().id,
-            Status.DEAD: self.dead().id,
-            Status.CANCELLED: cancelled.id,
-        }
+    def task_in(self, status: Status) -> Task:
+        """A task in this status, by the verbs that lead there."""
+        match status:
+            case Status.PENDING:
+                return self.submit()
+            case Status.IN_FLIGHT:
+                return self.task(self.claimed().task.id)
+            case Status.SUCCEEDED:
+                return self.succeeded()
+            case Status.DEAD:
+                return self.dead()
+            case Status.CANCELLED:
+                return self.cancel(self.submit().id)
+        assert_never(status)
 
     def everything(self, task_id: str) -> dict[str, object]:
-        """All that anybody can see of a task, and all that the store keeps of it."""
+        """All that can be seen of a task, and all that the store keeps of it."""
+        return {"seen": self.seen(task_id), "raw": self.raw(task_id)}
+
+    def seen(self, task_id: str) -> dict[str, object]:
+        """All that anybody can see of a task."""
         task = self.store.get(task_id)
         queue = QUEUE if task is None else task.queue
         return {
             "task": task,
             "entry": self.store.dead_entry(task_id),
-            "index": [each for each in self.candidates(queue, ahead=timedelta(days=400)) if each.task_id == task_id],
-            "dlq": [entry for entry in self.dead_entries(queue) if entry.task_id == task_id],
-            "counts": self.store.counts(queue),
-            "raw": self.raw(task_id),
+            "index": [each for each in self.candidates(queue, ahead=timedelta(days=800)) if each.task_id == task_id],
         }
-
-    def bury_as(self, claim: Claim, failure: Failure, attempt: Attempt | None) -> None:
-        """Dead, for this reason."""
-        self.store.dead_letter(claim, attempt, failure, now=self.now, fingerprint=FINGERPRINT, expires_at=None)
 
     def _bury(self, claim: Claim, attempt: Attempt | None, keep: timedelta | None) -> None:
         expires_at = None if keep is None else self.now + keep

@@ -84,7 +84,7 @@ class CandidateContract:
 
     @pytest.mark.parametrize("status", [Status.SUCCEEDED, Status.DEAD, Status.CANCELLED])
     def test_what_has_ended_is_not_proposed(self, bench: Bench, status: Status) -> None:
-        ended = bench.statuses()[status]
+        ended = bench.task_in(status).id
 
         assert ended not in {each.task_id for each in bench.candidates(ahead=timedelta(days=400))}
 
@@ -173,7 +173,7 @@ class ClaimContract:
     def test_what_has_ended_is_not_claimed(self, bench: Bench, status: Status) -> None:
         waiting = bench.submit()
         entry = bench.candidate(waiting.id)
-        ended = bench.statuses()[status]
+        ended = bench.task_in(status).id
         before = bench.everything(ended)
 
         assert bench.store.claim(replace(entry, task_id=ended), a_grant(bench.now)) is None
@@ -237,7 +237,7 @@ class LeaseContract:
 
     @pytest.mark.parametrize("status", [Status.PENDING, Status.SUCCEEDED, Status.DEAD, Status.CANCELLED])
     def test_what_nobody_holds_is_not_lapsed(self, bench: Bench, status: Status) -> None:
-        task_id = bench.statuses()[status]
+        task_id = bench.task_in(status).id
         entry = replace(bench.candidate(bench.submit().id), task_id=task_id)
         bench.clock.advance(LEASE)
 

@@ -9,6 +9,7 @@ from rdq_core.runtime.system import SystemIds
 from rdq_core.stores.memory import MemoryStore
 from rdq_core.testing.clock import FrozenClock
 from tests.contract.bench import Bench
+from tests.contract.stage import Stage
 from tests.support.stores import ALL_ENGINES, EPOCH_OF_TESTS, Dynamo, dynamo_on
 
 
@@ -18,6 +19,25 @@ def bench(request: pytest.FixtureRequest) -> Bench:
     if request.param == "memory":
         return in_memory()
     return on_tables(dynamo_on(request.getfixturevalue(request.param)))
+
+
+@pytest.fixture
+def stage(on_dynamodb: Dynamo) -> Stage:
+    """A DynamoDB store whose requests can be disturbed, on each engine: moto, which carries a repeated transaction out
+    again, and on ministack, which knows it by its token.
+    """
+    return stage_on(on_dynamodb)
+
+
+@pytest.fixture(params=[pytest.param("ministack", marks=pytest.mark.ministack)])
+def quick_stage(request: pytest.FixtureRequest) -> Stage:
+    """The same on ministack alone, for long series: moto copies all its tables for each transaction."""
+    return stage_on(dynamo_on(request.getfixturevalue(request.param)))
+
+
+def stage_on(dynamo: Dynamo) -> Stage:
+    client = dynamo.engine.dynamodb
+    return Stage(client, on_tables(dynamo, client), on_tables(dynamo))
 
 
 def in_memory() -> Bench:

@@ -97,8 +97,8 @@ class RedriveContract:
 
     @pytest.mark.parametrize("status", [Status.PENDING, Status.IN_FLIGHT, Status.SUCCEEDED, Status.CANCELLED])
     def test_what_is_not_dead_is_neither_redriven_nor_purged(self, bench: Bench, status: Status) -> None:
-        statuses = bench.statuses()
-        entry = replace(bench.entry(statuses[Status.DEAD]), task_id=statuses[status])
+        dead, other = bench.task_in(Status.DEAD), bench.task_in(status)
+        entry = replace(bench.entry(dead.id), task_id=other.id)
         before = bench.everything(entry.task_id)
 
         refuses_both(bench, entry, TaskConflict)
@@ -254,8 +254,8 @@ class CountContract:
 
     def test_each_status_is_counted_and_ended_tasks_are_not(self, bench: Bench) -> None:
         bench.shards = 4
-        bench.statuses()
-        bench.statuses()
+        for status in (*Status, *Status):
+            bench.task_in(status)
         bench.submit(queue="email")
 
         counts = bench.store.counts("billing")

@@ -145,7 +145,7 @@ class CancelContract:
 
     @pytest.mark.parametrize("status", [Status.PENDING, Status.IN_FLIGHT])
     def test_a_live_task_is_stopped(self, bench: Bench, status: Status) -> None:
-        task_id = bench.statuses()[status]
+        task_id = bench.task_in(status).id
         bench.clock.advance("5s")
 
         cancelled = bench.cancel(task_id)
@@ -167,7 +167,7 @@ class CancelContract:
     def test_what_has_ended_is_not_cancelled_and_the_refusal_names_its_state(
         self, bench: Bench, status: Status
     ) -> None:
-        task_id = bench.statuses()[status]
+        task_id = bench.task_in(status).id
         before = bench.everything(task_id)
 
         with pytest.raises(TaskConflict, match=status.value):

@@ -139,7 +139,7 @@ class SubmitContract:
 
     @pytest.mark.parametrize("status", list(Status))
     def test_a_repeated_submit_gives_the_stored_task_and_changes_nothing(self, bench: Bench, status: Status) -> None:
-        task_id = bench.statuses()[status]
+        task_id = bench.task_in(status).id
         before = bench.everything(task_id)
 
         again = bench.store.submit(a_task(id=task_id, payload=noise(2000), handler_ref="other"), shards=bench.shards)
@@ -159,7 +159,7 @@ class SubmitContract:
 
     @pytest.mark.parametrize("status", list(Status))
     def test_an_id_of_another_queue_is_a_conflict_and_changes_nothing(self, bench: Bench, status: Status) -> None:
-        task_id = bench.statuses()[status]
+        task_id = bench.task_in(status).id
         before = bench.everything(task_id)
 
         with pytest.raises(TaskConflict, match="billing"):
