@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rdq_core.errors import ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed
+from rdq_core.errors import ConfigConflict, ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed
 from rdq_core.stores.dynamodb.control import FRESH_FOR_SUBMITS, FRESH_FOR_SWEEPS
 from rdq_core.testing.faults import FaultScript
 from tests.support.stores import Dynamo
@@ -150,6 +150,17 @@ def test_an_override_written_in_between_raises_the_shards_for_good(on_dynamodb: 
 
     assert (after.revision, after.override, after.shards_ever) == (2, rush, 16)
     assert on_dynamodb.queues().stored("billing") == after
+
+
+def test_a_deploy_in_between_is_a_conflict_and_stays(on_dynamodb: Dynamo) -> None:
+    declare(on_dynamodb, owner="one")
+    client = on_dynamodb.engine.dynamodb
+    with FaultScript(client) as faults:
+        faults.interleave(lambda: declare(on_dynamodb, after=1, owner="faster"), "UpdateItem")
+        with pytest.raises(ConfigConflict):
+            on_dynamodb.queues(client).put_declared("billing", {"owner": "slower"}, {}, expected_revision=1)
+
+    assert on_dynamodb.queues().settings("billing").owner == "faster"
 
 
 def test_a_pause_in_between_survives_a_deploy(on_dynamodb: Dynamo) -> None:

@@ -47,6 +47,11 @@ def test_a_bucket_fills_at_its_rate_for_all_of_them(engine_with_tables: Engine) 
     assert one.take("billing", 50, TEN, now=NOON + timedelta(milliseconds=600)) == 1
 
 
+def test_a_sweeper_who_has_seen_nothing_does_not_begin_the_bucket_anew(engine_with_tables: Engine) -> None:
+    one, other = (a_limiter(engine_with_tables.dynamodb) for _ in range(2))
+    assert [one.take("billing", 7, TEN, now=NOON), other.take("billing", 7, TEN, now=NOON)] == [7, 3]
+
+
 def test_an_empty_bucket_is_asked_without_a_write(engine_with_tables: Engine) -> None:
     client = engine_with_tables.dynamodb
     limiter = a_limiter(client)
