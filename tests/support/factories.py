@@ -1,5 +1,7 @@
 """Things that tests need, made of only what matters to them."""
 
+import random
+import secrets
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
@@ -14,7 +16,6 @@ from rdq_core.testing.clock import NOON
 
 QUEUE: Final = "billing"
 _ids = count(1)
-_tokens = count(1)
 
 
 def a_task_id() -> str:
@@ -36,8 +37,8 @@ def a_task(**fields: Any) -> Task:
 
 
 def a_grant(now: datetime, *, lease: timedelta = timedelta(minutes=1), token: str | None = None) -> Grant:
-    """A lease under a token of its own."""
-    return Grant(token=token or f"token-{next(_tokens)}", now=now, lease_expires_at=now + lease)
+    """A lease under a token that nobody else has, in no process."""
+    return Grant(token=token or secrets.token_urlsafe(16), now=now, lease_expires_at=now + lease)
 
 
 def an_error(message: str = "503 from the bank", **fields: Any) -> AttemptError:
@@ -89,6 +90,4 @@ def under_token(claim: Claim, token: str) -> Claim:
 
 def noise(size: int) -> bytes:
     """Bytes that no compression makes smaller, the same each time."""
-    import random
-
     return random.Random(size).randbytes(size)
