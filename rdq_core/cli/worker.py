@@ -43,6 +43,7 @@ def worker(
     drain_horizon: Annotated[str, typer.Option(help="How far ahead --drain looks.")] = "1h",
 ) -> None:
     """Run due work until told to stop. One JSON event a line on standard error, a report at the end."""
+    from rdq_core.client.rdq import Rdq
     from rdq_core.runtime.worker import Worker
 
     try:
@@ -52,7 +53,7 @@ def worker(
     registry = load_registry(module)
     found = parts(LogSink())
     serves = tuple(queues or registry.queues)
-    host = Worker(found, registry, serves=serves)
+    host = Worker(found, registry, serves=serves, rdq=Rdq(parts=found))
     _check_queues(found.queues, serves)
     _log_to_standard_error()
     host.stop_on_signals()

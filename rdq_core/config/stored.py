@@ -47,18 +47,16 @@ class StoredQueue:
     paused_at: datetime | None = None
     shards_ever: int = 0
 
-    def settings(self, now: datetime) -> QueueSettings:
+    def settings(self, now: datetime, definition: Mapping[str, Any] | None = None) -> QueueSettings:
         """What is in force now. An override that doesn't get along with what is declared is suspended: it is left out.
 
-        Raises ConfigInvalid when what is declared makes no sense by itself.
+        `definition` is the layer of a typed task's own options, below what is declared. Raises ConfigInvalid when what
+        is declared makes no sense by itself, or not with the definition.
         """
-        above = None if self.override is None or self.override.is_over(now) else self.override.layer
-        try:
-            merged = self._merged(above)
-        except ConfigInvalid:
-            if above is None:
-                raise
-            merged = self._merged(None)
+        override = self.override
+        if override is not None and (override.is_over(now) or self.is_override_suspended()):
+            override = None
+        merged = self._merged(override.layer if override else None, definition)
         return replace(merged, revision=self.revision, paused=self.paused_at is not None, shards_ever=self.shards_ever)
 
     def is_override_suspended(self) -> bool:
@@ -73,8 +71,8 @@ class StoredQueue:
         """Whether exactly this is declared already."""
         return self.revision > 0 and self.declared == declared and self.file_defaults == file_defaults
 
-    def _merged(self, override: Mapping[str, Any] | None) -> QueueSettings:
-        return effective(self.queue, self.declared, self.file_defaults, override)
+    def _merged(self, override: Mapping[str, Any] | None, definition: Mapping[str, Any] | None = None) -> QueueSettings:
+        return effective(self.queue, self.declared, self.file_defaults, override, definition)
 
 
 def redeclared(

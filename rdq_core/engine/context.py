@@ -1,9 +1,12 @@
 """What a running handler knows about itself, and how it hears that it should stop."""
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from rdq_core.domain.lease import Claim
 from rdq_core.domain.task import Task
@@ -106,3 +109,21 @@ class TaskContext:
     def _cancel(self, reason: CancelReason) -> None:
         self._reason = self._reason or reason
         self._cancelled.set()
+
+
+_DELIVERY: Final[ContextVar[TaskContext | None]] = ContextVar("rdq_delivery", default=None)
+
+
+def current_delivery() -> TaskContext | None:
+    """The delivery that this code runs in; None outside of one, and in threads that a handler starts by itself."""
+    return _DELIVERY.get()
+
+
+@contextlib.contextmanager
+def delivering(context: TaskContext) -> Iterator[None]:
+    """Let code within know that it runs in a delivery. For whoever calls a handler."""
+    token = _DELIVERY.set(context)
+    try:
+        yield
+    finally:
+        _DELIVERY.reset(token)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rdq_core.domain.classification import Raised, Returned
-from rdq_core.engine.context import TaskContext
+from rdq_core.engine.context import TaskContext, delivering
 from rdq_core.engine.ports import Handler
 
 
@@ -62,9 +62,10 @@ class Execution:
             self._changed.set()
 
     def _call(self) -> Any:
-        if self._handler.is_async:
-            return asyncio.run(self._call_async())
-        return self._handler.call(self._value, self._context)
+        with delivering(self._context):
+            if self._handler.is_async:
+                return asyncio.run(self._call_async())
+            return self._handler.call(self._value, self._context)
 
     async def _call_async(self) -> Any:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()

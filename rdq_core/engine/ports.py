@@ -24,6 +24,7 @@ from rdq_core.engine.events import Event
 
 if TYPE_CHECKING:
     from rdq_core.engine.context import TaskContext
+    from rdq_core.engine.reconcile import Repair
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -263,8 +264,12 @@ class TaskStore(Protocol):
 class QueueSource(Protocol):
     """The queues' configuration as it is in force."""
 
-    def settings(self, queue: str) -> QueueSettings:
-        """The settings of a queue, at most one second old for sweeps. QueueNotFound when it isn't configured."""
+    def settings(self, queue: str, *, definition: Mapping[str, Any] | None = None) -> QueueSettings:
+        """The settings of a queue, at most one second old for sweeps. QueueNotFound when it isn't configured.
+
+        `definition` has the options that a typed task was defined with, as a layer: they stand below what is declared
+        and above the defaults of its file. ConfigInvalid when they don't get along with what is declared.
+        """
         ...
 
     def all(self) -> Mapping[str, QueueSettings]:
@@ -354,7 +359,8 @@ class Handler:
 
     `decode` makes the handler's input of the payload: InputInvalid means that it will never fit. `call` runs the
     handler on it; what an `is_async` one answers is awaited on an event loop. `encode` makes a storable result of
-    what it returned: OutputInvalid means that it can't be one.
+    what it returned: OutputInvalid means that it can't be one. `definition` has the options that a typed task was
+    defined with, as a layer of its queue's configuration; it is empty for a plain handler.
     """
 
     ref: str
@@ -364,6 +370,7 @@ class Handler:
     encode: Callable[[Any], Result]
     is_async: bool = False
     outcome: OutcomeMapper | None = None
+    definition: Mapping[str, Any] = field(default_factory=dict)
 
 
 class HandlerSource(Protocol):
@@ -377,6 +384,11 @@ class HandlerSource(Protocol):
     @property
     def classes(self) -> Mapping[type[BaseException], Outcome]:
         """Exception classes whose outcome is decided in code."""
+        ...
+
+    @property
+    def repairs(self) -> "Sequence[Repair]":
+        """The application's reconcilers, which this host runs before its claims."""
         ...
 
     def find(self, handler_ref: str) -> Handler | None:

@@ -4,10 +4,12 @@ They are the application's code, so each has a time limit and a thread of its ow
 anything at all is reported, and claims go on.
 """
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from rdq_core.engine.ports import ErrorSink, Sleeper
 
@@ -19,6 +21,19 @@ class Reconciler:
     name: str
     call: Callable[[], object]
     timeout: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A repair as the application wrote it: a function of the host's `Rdq`, which only the host can give."""
+
+    name: str
+    call: Callable[[Any], object]
+    timeout: timedelta
+
+    def by(self, rdq: object) -> Reconciler:
+        """The repair as this host runs it."""
+        return Reconciler(self.name, functools.partial(self.call, rdq), self.timeout)
 
 
 class Reconcilers:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from rdq_core.config.settings import QueueSettings, VersionMismatch
 from rdq_core.domain.attempt import Code, Outcome, own_error
 from rdq_core.domain.classification import Raised, Returned, Rules, Verdict, classify
+from rdq_core.domain.guarded import Deferred, Done
 from rdq_core.domain.lease import Claim
 from rdq_core.domain.lifecycle import NO_RESULT, Result
 from rdq_core.domain.limits import MAX_RESULT_BYTES
@@ -206,6 +207,11 @@ class _Run:
         return self._classify(end, handler)
 
     def _classify(self, end: Returned | Raised, handler: Handler) -> _Ended:
+        if isinstance(end, Returned) and isinstance(end.value, Deferred):
+            message = "the handler answered Deferred: the work was put off, not done"
+            return _refused(Code.OUTCOME_UNKNOWN, message, retryable=True)
+        if isinstance(end, Returned) and isinstance(end.value, Done):
+            end = Returned(end.value.value)
         rules = Rules(
             mapper=handler.outcome,
             classes=self._parts.handlers.classes,

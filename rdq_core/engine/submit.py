@@ -14,13 +14,22 @@ from rdq_core.engine.ports import Clock, EventSink, IdSource, QueueSource, Submi
 from rdq_core.errors import InputInvalid, QueueNotFound
 
 
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a submit answers: the task's id and queue, and whether this submit stored it."""
+
+    id: str
+    queue: str
+    created: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A call as its submitter describes it. `id` and `key` exclude each other; with neither an id is minted.
 
     `key` is a business key: the id is derived from queue and key, so the same key submits once. `run_at` is when the
-    task is due, None at once. `attempts` are failures that already happened. `unknown` are envelope fields of a newer
-    writer.
+    task is due, None at once. `traceparent` is the trace that is current, for headers that name none. `attempts` are
+    failures that already happened. `unknown` are envelope fields of a newer writer.
     """
 
     queue: str
@@ -31,6 +40,7 @@ class Draft:
     key: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     own_headers: bool = True
+    traceparent: str | None = None
     handler_version: str | None = None
     run_at: datetime | None = None
     concurrency_key: str | None = None
@@ -113,7 +123,8 @@ def _run_at(run_at: datetime | None, now: datetime) -> datetime:
 
 def _headers(draft: Draft) -> Mapping[str, str]:
     headers = limits.check_headers(draft.headers, own=draft.own_headers)
-    return headers if draft.key is None else {**headers, "rdq.key": draft.key}
+    added = {"rdq.key": draft.key, "traceparent": headers.get("traceparent", draft.traceparent)}
+    return {**headers, **{name: value for name, value in added.items() if value is not None}}
 
 
 def _numbered(attempts: tuple[Attempt, ...]) -> tuple[Attempt, ...]:

@@ -22,6 +22,7 @@ from rdq_core.engine.ports import (
     Candidate,
     Clock,
     ErrorSink,
+    HandlerSource,
     Jitter,
     KeyBusy,
     QueueSource,
@@ -60,6 +61,7 @@ class SweepParts:
 
     store: TaskStore
     queues: QueueSource
+    handlers: HandlerSource
     claimer: Claimer
     runner: Runner
     limiter: RateLimiter
@@ -247,6 +249,20 @@ class _Sweep:
             self._parts.on_error(error, where=f"configuration of queue {queue}")
             return None
 
+    def _as_defined(self, candidate: Candidate, settings: QueueSettings) -> QueueSettings:
+        """The settings with the options that the candidate's handler was defined with, where this host knows it.
+
+        Options that contradict what is declared are left out, as the queue's owner would expect, and reported.
+        """
+        handler = self._parts.handlers.find(candidate.handler_ref)
+        if handler is None or not handler.definition:
+            return settings
+        try:
+            return self._parts.queues.settings(candidate.queue, definition=handler.definition)
+        except (ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed) as error:
+            self._parts.on_error(error, where=f"options of the typed task {handler.ref}")
+            return settings
+
     # -- one candidate, on a thread of its own ------------------------------------------------------------------
 
     def _start(self, candidate: Candidate, settings: QueueSettings) -> None:
@@ -268,6 +284,7 @@ class _Sweep:
 
     def _take_and_run(self, candidate: Candidate, settings: QueueSettings) -> None:
         claim, lane = None, self._lanes[candidate.queue]
+        settings = self._as_defined(candidate, settings)
         try:
             claim = self._take(candidate, settings, lane)
         finally:

@@ -6,11 +6,15 @@ private.
 """
 
 import json
+import math
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from rdq_core.domain.task import Task
 from rdq_core.errors import InputInvalid
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 Decoder = Callable[[Task], Any]
 
@@ -34,9 +38,9 @@ def _bytes(task: Task) -> bytes:
 
 def _text(task: Task) -> str:
     try:
-        return task.payload.decode()
-    except UnicodeDecodeError as problem:
-        raise InputInvalid("payload", f"is not UTF-8 at byte {problem.start}", task_id=task.id) from None
+        return read_text(task.payload)
+    except ValueError as problem:
+        raise InputInvalid("payload", str(problem), task_id=task.id) from None
 
 
 def _json_of(kind: type | None) -> Decoder:
@@ -50,17 +54,38 @@ def _json_of(kind: type | None) -> Decoder:
 
 
 def _json(task: Task) -> Any:
-    text = _text(task)
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return read_json(task.payload)
+    except ValueError as problem:
+        raise InputInvalid("payload", str(problem), task_id=task.id) from None
+
+
+def read_text(content: bytes) -> str:
+    """Bytes as text. ValueError, with words for an error's message, when they are none."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as problem:
+        raise ValueError(f"is not UTF-8 at byte {problem.start}") from None
+
+
+def read_json(content: bytes) -> Any:
+    """Bytes as JSON data. ValueError, with words for an error's message, for anything else: NaN and numbers that
+    no float can hold included.
+    """
+    text = read_text(content)
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except json.JSONDecodeError as problem:
-        raise InputInvalid("payload", f"is not JSON: {problem.msg} at byte {problem.pos}", task_id=task.id) from None
+        raise ValueError(f"is not JSON: {problem.msg} at character {problem.pos}") from None
     except (ValueError, RecursionError):
-        raise InputInvalid(
-            "payload",
-            "is not JSON that can be read: NaN, an infinity, a huge number or nested too deeply",
-            task_id=task.id,
-        ) from None
+        raise ValueError("is not JSON that can be read: NaN, an infinity, a huge number or nested too deeply") from None
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(digits)
+    return number
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -71,21 +96,26 @@ def _validated_by(annotation: Any) -> Decoder:
     from pydantic import TypeAdapter, ValidationError
 
     adapter: TypeAdapter[Any] = TypeAdapter(annotation)
-    name = getattr(annotation, "__name__", str(annotation))
+    name = name_of(annotation)
 
     def decode(task: Task) -> Any:
-        _text(task)
+        _json(task)  # pydantic would let NaN pass
         try:
             return adapter.validate_json(task.payload)
         except ValidationError as problem:
-            raise InputInvalid(
-                "payload", _describe(problem.errors(include_input=False), name), task_id=task.id
-            ) from None
+            raise InputInvalid("payload", misfit(problem, name), task_id=task.id) from None
 
     return decode
 
 
-def _describe(problems: list[Any], name: str) -> str:
+def name_of(annotation: Any) -> str:
+    """An annotation as messages print it."""
+    return str(getattr(annotation, "__name__", annotation))
+
+
+def misfit(problem: "ValidationError", name: str) -> str:
+    """What doesn't fit and where, without the value."""
+    problems = problem.errors(include_input=False, include_url=False)
     first = problems[0]
     place = ".".join(str(step) for step in first["loc"])[:100] or "the top"
     more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""

@@ -6,25 +6,29 @@ order in which modules were loaded.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar, get_type_hints
+from datetime import timedelta
+from typing import Any, Final, TypeVar
 
 from rdq_core.domain import limits
 from rdq_core.domain.attempt import Outcome
 from rdq_core.domain.lifecycle import NO_RESULT, Result
 from rdq_core.domain.outcome import OutcomeMapper
-from rdq_core.engine.context import TaskContext
+from rdq_core.domain.units import parse_duration
 from rdq_core.engine.ports import Handler
+from rdq_core.engine.reconcile import Repair
 from rdq_core.errors import ConfigInvalid, OutputInvalid
 from rdq_core.handlers.decoding import decoder_for
 from rdq_core.handlers.encoding import encode
+from rdq_core.handlers.signature import read_signature
+from rdq_core.handlers.typed import TaskDefinition, made_by_task
 
 F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R", bound=Callable[[Any], object])
 
 _OUTCOMES: Final[Mapping[str, Outcome]] = {
     "permanent": Outcome.PERMANENT_FAILURE,
     "retryable": Outcome.RETRYABLE_FAILURE,
 }
-_CONTEXT_NAMES: Final = ("ctx", "context")
 
 
 class Registry:
@@ -38,6 +42,7 @@ class Registry:
         self._queues = tuple(dict.fromkeys(limits.check_name("queue", queue) for queue in queues))
         self._handlers: dict[str, Handler] = {}
         self._classes: dict[type[BaseException], Outcome] = {}
+        self._repairs: dict[str, Repair] = {}
 
     def handler(
         self, ref: str, *, version: str | None = None, outcome: OutcomeMapper | None = None
@@ -66,20 +71,48 @@ class Registry:
         and for a function of another arity.
         """
         limits.check_name("handler_ref", ref)
-        if ref in self._handlers:
-            raise ConfigInvalid(f"handlers.{ref}", "is registered already", hint="give each handler a name of its own")
+        self._check_free(ref)
         if version is not None:
             limits.check_text("handler_version", version)
-        annotation, takes_context = _parameters(ref, function)
+        signature = read_signature(f"handlers.{ref}", function)
         self._handlers[ref] = Handler(
             ref=ref,
             version=version,
-            decode=decoder_for(annotation),
-            call=function if takes_context else _without_context(function),
+            decode=decoder_for(signature.annotation),
+            call=signature.call,
             encode=encode_result,
-            is_async=_is_async(function),
+            is_async=signature.is_async,
             outcome=outcome,
         )
+
+    def add(self, *definitions: TaskDefinition[Any, Any]) -> None:
+        """Register typed tasks, each under its own name; this host then serves their queues as well.
+
+        Raises ConfigInvalid for a name that is taken, and for what `rdq_core.task` has not made.
+        """
+        for definition in definitions:
+            made = made_by_task(definition)
+            self._check_free(made.name)
+            self._handlers[made.name] = made.handler
+            self._queues = tuple(dict.fromkeys((*self._queues, made.queue)))
+
+    def reconciler(self, name: str, *, timeout: str | timedelta = "5s") -> Callable[[R], R]:
+        """Run the decorated function before each claim cycle: a repair of the gap between a commit and its submit.
+
+        It gets the host's `Rdq`. It must be idempotent, bounded, and safe while other hosts run it. One that raises,
+        or is not done after `timeout`, is reported to `Rdq.on_error`; claims go on. Raises ConfigInvalid for a name
+        that is taken, and for a timeout that is no duration.
+        """
+        limits.check_text("reconciler", name)
+        limit = _limit(name, timeout)
+        if name in self._repairs:
+            raise ConfigInvalid(f"reconcilers.{name}", "is registered already", hint="give each one a name of its own")
+
+        def decorate(function: R) -> R:
+            self._repairs[name] = Repair(name, function, limit)
+            return function
+
+        return decorate
 
     def classify(self, exception_class: type[BaseException], outcome: str | Outcome) -> None:
         """Decide what an exception class means, "permanent" or "retryable". Of several the nearest class wins."""
@@ -106,9 +139,25 @@ class Registry:
         """The exception classes whose outcome is decided in code."""
         return self._classes
 
+    @property
+    def repairs(self) -> Sequence[Repair]:
+        """The reconcilers, in the order in which they were registered."""
+        return tuple(self._repairs.values())
+
     def find(self, handler_ref: str) -> Handler | None:
         """The handler of this name; None when there is none."""
         return self._handlers.get(handler_ref)
+
+    def _check_free(self, ref: str) -> None:
+        if ref in self._handlers:
+            raise ConfigInvalid(f"handlers.{ref}", "is registered already", hint="give each handler a name of its own")
+
+
+def _limit(name: str, timeout: str | timedelta) -> timedelta:
+    try:
+        return parse_duration(timeout)
+    except ValueError as problem:
+        raise ConfigInvalid(f"reconcilers.{name}.timeout", str(problem)) from None
 
 
 def encode_result(value: object) -> Result:
@@ -120,53 +169,3 @@ def encode_result(value: object) -> Result:
     except ValueError as problem:
         raise OutputInvalid(f"result: {problem}") from None
     return Result(content=content, content_type=content_type)
-
-
-def _parameters(ref: str, function: Callable[..., Any]) -> tuple[Any, bool]:
-    """The annotation of the input, and whether the context is wanted as well."""
-    if not callable(function):
-        raise ConfigInvalid(f"handlers.{ref}", f"a {type(function).__name__} can't be called")
-    signature = inspect.signature(function)
-    positional = [
-        parameter
-        for parameter in signature.parameters.values()
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    ]
-    required = [parameter for parameter in signature.parameters.values() if _is_required(parameter)]
-    if not positional or len(required) > 2 or any(parameter not in positional[:2] for parameter in required):  # noqa: PLR2004 - input, context
-        raise ConfigInvalid(f"handlers.{ref}", f"must take (input) or (input, ctx), not {signature}")
-    hints = _hints(ref, function)
-    wants_context = len(positional) > 1 and _is_context(positional[1], hints)
-    return hints.get(positional[0].name), wants_context
-
-
-def _is_required(parameter: inspect.Parameter) -> bool:
-    return parameter.default is parameter.empty and parameter.kind not in (
-        parameter.VAR_POSITIONAL,
-        parameter.VAR_KEYWORD,
-    )
-
-
-def _is_context(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> bool:
-    if parameter.default is parameter.empty:
-        return True
-    return hints.get(parameter.name) is TaskContext or parameter.name in _CONTEXT_NAMES
-
-
-def _hints(ref: str, function: Callable[..., Any]) -> Mapping[str, Any]:
-    target = inspect.unwrap(getattr(function, "func", function))
-    if not inspect.isroutine(target):
-        target = type(target).__call__
-    try:
-        return get_type_hints(target)
-    except (NameError, TypeError, AttributeError) as problem:
-        raise ConfigInvalid(f"handlers.{ref}", f"its annotations can't be read: {problem}") from None
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    target = getattr(function, "func", function)
-    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(type(target).__call__)
-
-
-def _without_context(function: Callable[..., Any]) -> Callable[[Any, TaskContext], Any]:
-    return lambda value, _context: function(value)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rdq_core.config.settings import Host
+from rdq_core.engine.cancel import Canceller
 from rdq_core.engine.claims import Claimer
 from rdq_core.engine.ports import (
     Clock,
@@ -19,14 +20,15 @@ from rdq_core.engine.ports import (
     Sleeper,
     TaskStore,
 )
-from rdq_core.engine.reconcile import Reconciler, Reconcilers
+from rdq_core.engine.reconcile import Reconcilers
 from rdq_core.engine.redrive import Redriver
 from rdq_core.engine.resolve import Resolver
 from rdq_core.engine.run import Runner, RunParts
 from rdq_core.engine.submit import Submitter
 from rdq_core.engine.sweep import Sweeper, SweepParts
-from rdq_core.errors import Unavailable
-from rdq_core.runtime.log import LogSink, log_error
+from rdq_core.errors import InputInvalid, Unavailable
+from rdq_core.runtime.log import LogSink
+from rdq_core.runtime.relay import PROCESS_ERRORS, ErrorRelay, Listener
 from rdq_core.runtime.system import SystemClock, SystemIds, SystemJitter, SystemSleeper
 
 if TYPE_CHECKING:
@@ -54,9 +56,22 @@ class Parts:
     events: EventSink
     on_error: ErrorSink
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.on_error, ErrorRelay):
+            object.__setattr__(self, "on_error", ErrorRelay(self.on_error))
+
+    def listen(self, listener: Listener) -> None:
+        """Tell `listener` of errors that have no task to be stored on."""
+        if isinstance(self.on_error, ErrorRelay):
+            self.on_error.add(listener)
+
     def submitter(self) -> Submitter:
         """What stores new tasks."""
         return Submitter(self.store, self.queues, clock=self.clock, ids=self.ids, events=self.events)
+
+    def canceller(self) -> Canceller:
+        """What stops tasks."""
+        return Canceller(self.store, self.queues, clock=self.clock, events=self.events)
 
     def redriver(self) -> Redriver:
         """What sends dead tasks back."""
@@ -69,9 +84,15 @@ class Parts:
         serves: Sequence[str],
         worker: str,
         host: Host = Host.WORKER,
-        reconcilers: Sequence[Reconciler] = (),
+        rdq: object | None = None,
     ) -> Sweeper:
-        """What runs due work of the queues that it `serves`; `worker` is its name on attempt records."""
+        """What runs due work of the queues that it `serves`; `worker` is its name on attempt records.
+
+        `rdq` is this host's `Rdq`, which the handlers' reconcilers get. InputInvalid when they need one and there is
+        none: left out in silence, they would repair nothing.
+        """
+        if handlers.repairs and rdq is None:
+            raise InputInvalid("rdq", "the registry has reconcilers, and this host gives them no Rdq to work with")
         resolver = Resolver(self.store, clock=self.clock, jitter=self.jitter, events=self.events, worker=worker)
         run_parts = RunParts(
             store=self.store,
@@ -85,10 +106,13 @@ class Parts:
             SweepParts(
                 store=self.store,
                 queues=self.queues,
+                handlers=handlers,
                 claimer=Claimer(self.store, clock=self.clock, ids=self.ids, events=self.events),
                 runner=Runner(run_parts),
                 limiter=self.limiter,
-                reconcilers=Reconcilers(reconcilers, sleeper=self.busy, on_error=self.on_error),
+                reconcilers=Reconcilers(
+                    [repair.by(rdq) for repair in handlers.repairs], sleeper=self.busy, on_error=self.on_error
+                ),
                 serves=tuple(serves),
                 host=host,
                 clock=self.clock,
@@ -140,7 +164,7 @@ def connect(
         idle=sleeper,
         busy=sleeper,
         events=events or LogSink(),
-        on_error=log_error,
+        on_error=PROCESS_ERRORS,
     )
 
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
@@ -14,6 +13,7 @@ from rdq_core.engine.report import SweepReport
 from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import InputInvalid
+from rdq_core.runtime.invocation import worker_name
 from rdq_core.runtime.wiring import Parts
 
 DRAIN_HORIZON: Final = timedelta(hours=1)
@@ -22,20 +22,21 @@ GRACE: Final = timedelta(seconds=25)
 _STOPPED_AT_ONCE: Final = 128
 
 
-def worker_name() -> str:
-    """This process on attempt records: host and process id."""
-    return f"{socket.gethostname()}:{os.getpid()}"[:256]
-
-
 class Worker:
     """Serves queues with the handlers of one registry.
 
     `serves` replaces the registry's own list of queues; with neither, InputInvalid: a worker that guessed its queues
-    would kill other hosts' tasks as unroutable.
+    would kill other hosts' tasks as unroutable. `rdq` is what the handlers' reconcilers get, of the same parts.
     """
 
     def __init__(
-        self, parts: Parts, handlers: HandlerSource, *, serves: Sequence[str] = (), grace: timedelta = GRACE
+        self,
+        parts: Parts,
+        handlers: HandlerSource,
+        *,
+        serves: Sequence[str] = (),
+        grace: timedelta = GRACE,
+        rdq: object | None = None,
     ) -> None:
         queues = tuple(serves) or tuple(handlers.queues)
         if not queues:
@@ -43,7 +44,7 @@ class Worker:
         self._parts = parts
         self._grace = grace
         self._stop = Stop()
-        self._sweeper = parts.sweeper(handlers, serves=queues, worker=worker_name())
+        self._sweeper = parts.sweeper(handlers, serves=queues, worker=worker_name(), rdq=rdq)
 
     def run(self) -> SweepReport:
         """Serve until `stop`."""

@@ -25,9 +25,9 @@ class MemoryQueues:
         for queue, declared in (queues or {}).items():
             self.put_declared(queue, declared, {}, expected_revision=0)
 
-    def settings(self, queue: str) -> QueueSettings:
+    def settings(self, queue: str, *, definition: Mapping[str, Any] | None = None) -> QueueSettings:
         """See `QueueSource.settings`."""
-        return self._existing(queue).settings(self._clock.now())
+        return self._existing(queue).settings(self._clock.now(), definition)
 
     def all(self) -> Mapping[str, QueueSettings]:
         """See `QueueSource.all`."""

@@ -20,7 +20,8 @@ from rdq_core.engine.ports import EventSink
 from rdq_core.engine.report import SweepReport
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.handlers.registry import Registry
-from rdq_core.runtime.log import Quiet
+from rdq_core.runtime.log import Quiet, log_error
+from rdq_core.runtime.relay import ErrorRelay
 from rdq_core.runtime.wiring import Parts, connect
 from rdq_core.stores.dynamodb.schema import Tables, create_tables
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
@@ -40,7 +41,11 @@ class Embedded:
         create_tables(client, TABLES)
         parts = connect(client, TABLES, clock=self.clock, events=events)
         self.parts: Parts = replace(
-            parts, jitter=NoJitter(), idle=SkipsSleep(self.clock), busy=FollowsClock(self.clock)
+            parts,
+            jitter=NoJitter(),
+            idle=SkipsSleep(self.clock),
+            busy=FollowsClock(self.clock),
+            on_error=ErrorRelay(log_error),
         )
         self.rdq = Rdq(parts=self.parts)
         for queue, declared in queues.items():
@@ -56,7 +61,7 @@ class Embedded:
 
         The default runs what is due at this moment. Retries are work too: a long horizon plays out whole lives.
         """
-        sweeper = self.parts.sweeper(registry, serves=registry.queues, worker="test:1")
+        sweeper = self.parts.sweeper(registry, serves=registry.queues, worker="test:1", rdq=self.rdq)
         linger = parse_duration("2s") if parse_duration(horizon) else parse_duration("0s")
         return sweeper.sweep(SweepLimits(horizon=parse_duration(horizon), linger=linger))
 

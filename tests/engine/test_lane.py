@@ -221,9 +221,9 @@ def test_only_the_kind_of_host_that_may_serve_a_queue_touches_its_tasks(
     assert world.task(task_id).status is (Status.DEAD if served else Status.PENDING)
 
 
-def sweeps_with(world: World, *reconcilers: Reconciler) -> int:
-    sweeper = world.parts.sweeper(world.registry, serves=[QUEUE], worker="host:1", reconcilers=reconcilers)
-    return sweeper.sweep(NOW_ONLY).total.completed
+def sweeps_with(world: World, reconciler: Reconciler) -> int:
+    world.registry.reconciler(reconciler.name, timeout=reconciler.timeout)(lambda _rdq: reconciler.call())
+    return world.sweep().completed
 
 
 def test_reconcilers_run_before_the_first_claim() -> None:

@@ -94,7 +94,9 @@ class World:
     def sweeper(self) -> Sweeper:
         """One sweeper for the whole test, so that its slots are remembered."""
         if self._sweeper is None:
-            self._sweeper = self.parts.sweeper(self.registry, serves=tuple(self.queues.all()), worker="host:1")
+            self._sweeper = self.parts.sweeper(
+                self.registry, serves=tuple(self.queues.all()), worker="host:1", rdq=self.rdq
+            )
         return self._sweeper
 
     def configure(self, queue: str = QUEUE, **declared: Any) -> None:

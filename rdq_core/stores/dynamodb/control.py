@@ -49,6 +49,7 @@ class _Snapshot:
     """Every queue as it was read at `at`, in monotonic seconds; of an unreadable one, what is wrong with it."""
 
     at: float
+    stored: Mapping[str, StoredQueue]
     queues: Mapping[str, QueueSettings]
     broken: Mapping[str, str]
 
@@ -78,11 +79,12 @@ class DynamoQueues:
 
     # -- what is in force -----------------------------------------------------------------------------------------
 
-    def settings(self, queue: str) -> QueueSettings:
+    def settings(self, queue: str, *, definition: Mapping[str, Any] | None = None) -> QueueSettings:
         """See `QueueSource.settings`. Raises CorruptItem when what is stored for the queue can't be read."""
         snapshot = self._read()
         if queue in snapshot.queues:
-            return snapshot.queues[queue]
+            plain = snapshot.queues[queue]
+            return snapshot.stored[queue].settings(self._clock.now(), definition) if definition else plain
         if queue in snapshot.broken:
             raise CorruptItem(
                 snapshot.broken[queue],
@@ -102,6 +104,7 @@ class DynamoQueues:
             return self._snapshot
 
     def _taken(self, at: float) -> _Snapshot:
+        stored: dict[str, StoredQueue] = {}
         queues: dict[str, QueueSettings] = {}
         broken: dict[str, str] = {}
         items = self._items()
@@ -109,10 +112,11 @@ class DynamoQueues:
         for item in items:
             queue = item[Attr.SK]["S"]
             try:
-                queues[queue] = _stored(item).settings(now)
+                stored[queue] = _stored(item)
+                queues[queue] = stored[queue].settings(now)
             except (CorruptItem, ConfigInvalid) as problem:
                 broken[queue] = problem.message
-        return _Snapshot(at, queues, broken)
+        return _Snapshot(at, stored, queues, broken)
 
     def _items(self) -> list[Item]:
         request: dict[str, Any] = {

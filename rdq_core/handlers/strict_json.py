@@ -1,0 +1,49 @@
+"""JSON of exactly one type: what a typed task takes and gives.
+
+Text is no number and a number no text; missing fields, trailing data, NaN and numbers beyond any float are refused,
+and so are unknown fields, however deep, unless a reader is told to let them pass.
+"""
+
+from typing import Any, Literal
+
+from rdq_core.errors import ConfigInvalid
+from rdq_core.handlers.decoding import misfit, name_of, read_json
+from rdq_core.handlers.encoding import encode_json
+
+
+class StrictJson:
+    """The JSON of one annotation, its schema built once. ConfigInvalid, naming `path`, when there can be none."""
+
+    def __init__(self, path: str, annotation: Any) -> None:
+        from pydantic import PydanticUserError, TypeAdapter
+        from pydantic_core import SchemaError
+
+        self._name = name_of(annotation)
+        try:
+            self._adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+        except (PydanticUserError, SchemaError, TypeError, NameError) as problem:
+            raise ConfigInvalid(path, f"{self._name} has no JSON form: {str(problem).splitlines()[0]}") from None
+
+    def encode(self, value: object) -> bytes:
+        """The value as JSON that `decode` reads. ValueError, with words for an error's message, if there is none."""
+        from pydantic_core import PydanticSerializationError
+
+        try:
+            data = self._adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+        except (PydanticSerializationError, UnicodeDecodeError, RecursionError, AttributeError):
+            raise ValueError(f"does not fit {self._name}: a {type(value).__name__} with no JSON form") from None
+        content = encode_json(data)
+        self.decode(content)
+        return content
+
+    def decode(self, content: bytes, *, unknown_fields: Literal["refuse", "let pass"] = "refuse") -> Any:
+        """The value of JSON bytes. ValueError, with words for an error's message, when they don't fit."""
+        from pydantic import ValidationError
+
+        read_json(content)  # pydantic would let NaN and infinities pass
+        try:
+            return self._adapter.validate_json(
+                content, strict=True, extra="forbid" if unknown_fields == "refuse" else None
+            )
+        except ValidationError as problem:
+            raise ValueError(misfit(problem, self._name)) from None

@@ -1,0 +1,39 @@
+"""A context for calling a handler outside of any delivery, as a test does."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from rdq_core.domain.lease import Claim
+from rdq_core.domain.task import Status, Task
+from rdq_core.domain.times import cut_to_millis
+from rdq_core.engine.context import TaskContext
+
+_ID: Final = "0" * 26
+_AN_HOUR: Final = timedelta(hours=1)
+
+
+class _WallClock:
+    def now(self) -> datetime:
+        return cut_to_millis(datetime.now(UTC))
+
+    def monotonic(self) -> float:
+        return datetime.now(UTC).timestamp()
+
+
+def trial_context(ref: str, queue: str, payload: bytes) -> TaskContext:
+    """A first attempt that nobody else knows of: never cancelled, its lease never lost, an hour to go."""
+    clock = _WallClock()
+    now = clock.now()
+    ends_at = now + _AN_HOUR
+    task = Task(
+        id=_ID,
+        queue=queue,
+        handler_ref=ref,
+        payload=payload,
+        payload_content_type="application/json",
+        status=Status.IN_FLIGHT,
+        lease_expires_at=ends_at,
+        created_at=now,
+    )
+    claim = Claim(task=task, token="", fencing_token=1, claimed_at=now, lease_expires_at=ends_at)
+    return TaskContext(task, claim, deadline=ends_at, clock=clock, extend=lambda: None)
