@@ -7,41 +7,65 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from rdq_core.client.outbox import Outbox as Outbox
     from rdq_core.client.rdq import Rdq as Rdq
-    from rdq_core.client.rdq import Receipt as Receipt
     from rdq_core.domain.attempt import Outcome as Outcome
+    from rdq_core.domain.guarded import Deferred as Deferred
+    from rdq_core.domain.guarded import Done as Done
     from rdq_core.domain.outcome import Abort as Abort
     from rdq_core.domain.outcome import Retryable as Retryable
     from rdq_core.domain.outcome import RetryAfter as RetryAfter
     from rdq_core.domain.task import Status as Status
     from rdq_core.domain.task import Task as Task
     from rdq_core.engine.context import TaskContext as TaskContext
+    from rdq_core.engine.submit import Receipt as Receipt
+    from rdq_core.handlers.new_task import NewTask as NewTask
+    from rdq_core.handlers.policy import Retry as Retry
     from rdq_core.handlers.registry import Registry as Registry
+    from rdq_core.handlers.results import TaskResult as TaskResult
+    from rdq_core.handlers.typed import TaskDefinition as TaskDefinition
+    from rdq_core.handlers.typed import task as task
 
 _HOME: Final = {
     "Abort": "rdq_core.domain.outcome",
+    "Deferred": "rdq_core.domain.guarded",
+    "Done": "rdq_core.domain.guarded",
+    "NewTask": "rdq_core.handlers.new_task",
+    "Outbox": "rdq_core.client.outbox",
     "Outcome": "rdq_core.domain.attempt",
     "Rdq": "rdq_core.client.rdq",
-    "Receipt": "rdq_core.client.rdq",
+    "Receipt": "rdq_core.engine.submit",
     "Registry": "rdq_core.handlers.registry",
+    "Retry": "rdq_core.handlers.policy",
     "RetryAfter": "rdq_core.domain.outcome",
     "Retryable": "rdq_core.domain.outcome",
     "Status": "rdq_core.domain.task",
     "Task": "rdq_core.domain.task",
     "TaskContext": "rdq_core.engine.context",
+    "TaskDefinition": "rdq_core.handlers.typed",
+    "TaskResult": "rdq_core.handlers.results",
+    "task": "rdq_core.handlers.typed",
 }
 
 __all__ = [
     "Abort",
+    "Deferred",
+    "Done",
+    "NewTask",
+    "Outbox",
     "Outcome",
     "Rdq",
     "Receipt",
     "Registry",
+    "Retry",
     "RetryAfter",
     "Retryable",
     "Status",
     "Task",
     "TaskContext",
+    "TaskDefinition",
+    "TaskResult",
+    "task",
 ]
 
 

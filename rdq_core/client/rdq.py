@@ -1,47 +1,55 @@
 """`Rdq`: submitting, reading and stopping tasks, for programs."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from rdq_core.config.settings import ClassificationRules
 from rdq_core.domain import ids
+from rdq_core.domain.attempt import Attempt, Outcome
 from rdq_core.domain.task import Task
-from rdq_core.domain.units import parse_duration
-from rdq_core.engine.submit import Draft
-from rdq_core.errors import InputInvalid, TaskNotFound
-from rdq_core.handlers.encoding import encode
+from rdq_core.engine.ports import Submission
+from rdq_core.engine.submit import Receipt
+from rdq_core.errors import InputInvalid, NotRegistered, RdqError, TaskNotFound
+from rdq_core.handlers.new_task import NewTask, draft_of, new_task_of
 from rdq_core.runtime.log import Quiet
+from rdq_core.runtime.tracing import current_traceparent
 from rdq_core.runtime.wiring import Parts, connect
 
 if TYPE_CHECKING:
+    from rdq_core.client.guard import Guard
+    from rdq_core.handlers.registry import Registry
+    from rdq_core.handlers.results import TaskResult
+    from rdq_core.handlers.typed import TaskDefinition
     from rdq_core.stores.dynamodb.schema import Tables
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """What a submit answers: the task's id and queue, and whether this submit stored it."""
-
-    id: str
-    queue: str
-    created: bool
 
 
 class Rdq:
     """The way in for programs. Safe between threads; make one a process and keep it.
 
     `client` is a low-level DynamoDB client of boto3 and `tables` the four names; what is left out comes from the
-    environment. `parts` replaces both, for tests and for hosts that are put together differently.
+    environment. `parts` replaces both, for tests and for hosts that are put together differently. With a `registry`,
+    typed tasks that are not in it are refused (NotRegistered): for applications that run all that they submit.
     """
 
-    def __init__(self, *, client: Any = None, tables: "Tables | None" = None, parts: Parts | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        client: Any = None,
+        tables: "Tables | None" = None,
+        parts: Parts | None = None,
+        registry: "Registry | None" = None,
+    ) -> None:
         self._parts = parts or connect(client, tables, events=Quiet())
+        self._registry = registry
         self._submitter = self._parts.submitter()
 
     @classmethod
     def from_env(cls) -> "Rdq":
         """On the environment's AWS and the four `RDQ_*_TABLE` variables. Unavailable names what is missing."""
         return cls()
+
+    # -- submitting -----------------------------------------------------------------------------------------------
 
     def submit(
         self,
@@ -64,30 +72,100 @@ class Rdq:
 
         `payload` is bytes as they stand, text as UTF-8, or a model, dataclass, dict, list, number, bool or None as
         compact JSON. `key` is a business key: the same key in the same queue submits once, and finds the task again.
-        `run_at` is an aware datetime, `delay` a duration such as "30s". Once this returns the task is durable.
+        `run_at` is an aware datetime, `delay` a duration such as "30s". The trace that is current becomes the header
+        `traceparent`, unless `headers` have one. Once this returns the task is durable.
 
         Raises InputInvalid naming the field, QueueNotFound, TaskConflict when the id is in another queue, and
         StoreFailed; in each case but the last nothing was stored. After StoreFailed repeat the call with the same
         `id` or `key`.
         """
-        content, encoded_type = _encoded(payload)
-        submission = self._submitter.submit(
-            Draft(
-                queue=queue,
-                handler_ref=handler_ref,
-                payload=content,
-                content_type=encoded_type if content_type is None else content_type,
+        return self.send(
+            NewTask(
+                queue,
+                handler_ref,
+                payload,
                 id=id,
                 key=key,
-                headers=headers or {},
+                headers=headers,
+                content_type=content_type,
                 handler_version=handler_version,
-                run_at=self._run_at(run_at, delay),
+                run_at=run_at,
+                delay=delay,
                 concurrency_key=concurrency_key,
                 target=target,
                 requested_by=requested_by,
             )
         )
+
+    def submit_many(
+        self,
+        tasks: "Iterable[NewTask | Mapping[str, Any]]",
+        *,
+        on_progress: Callable[[int], object] | None = None,
+    ) -> list[Receipt | RdqError]:
+        """Submit tasks, each a `NewTask` or a mapping of the same names, several at a time.
+
+        The answers come in the tasks' order: a receipt for what is stored, the error for what is not. None is raised,
+        and a refused task keeps no other one out; once storage has failed, what wasn't under way is not tried.
+        `on_progress` is called with the number of tasks that are done.
+        """
+        from rdq_core.client.many import submit_each
+
+        return submit_each(tasks, lambda item: self.send(new_task_of(item)), on_progress)
+
+    def send(self, task: NewTask, *, of: "TaskDefinition[Any, Any] | None" = None) -> Receipt:
+        """`submit` for a call that is a value already. `of` is the definition that it was made by, if any."""
+        if of is not None and self._registry is not None and self._registry.find(of.name) is None:
+            raise NotRegistered(
+                f"the typed task {of.name!r} is not in this application's registry", hint="registry.add(definition)"
+            )
+        submission = self.keep(task)
         return Receipt(submission.task.id, submission.task.queue, submission.created)
+
+    def keep(self, task: NewTask, attempts: tuple[Attempt, ...] = ()) -> Submission:
+        """`submit` for calls that have failed before: `attempts` become the first of the history, and spend no budget.
+
+        The answer has the task as it is stored, however far it has got.
+        """
+        return self._submitter.submit(
+            draft_of(task, now=self._parts.clock.now(), traceparent=current_traceparent(), attempts=attempts)
+        )
+
+    def guard(
+        self,
+        queue: str,
+        handler_ref: str,
+        *,
+        on: type[Exception] | tuple[type[Exception], ...],
+        max_attempts: int = 1,
+        backoff: str | timedelta = "100ms",
+        key: Callable[..., str] | None = None,
+        payload: Callable[..., object] | None = None,
+    ) -> "Guard":
+        """Decorate a function whose call becomes a task when it fails with one of the `on` exceptions.
+
+        The guarded function answers `Done(value)` or `Deferred(id)`. It tries `max_attempts` times in this process,
+        `backoff` and then twice as long apart, as far as the Lambda's time allows; the failures become the task's first
+        attempts. `payload` says what the task keeps, and is called as the function is; without it, that is the one
+        argument. `key`, called the same way, gives the business key, so that the call becomes a task only once.
+
+        An error is raised, and not kept, when it is not in `on`, when the queue or a signal calls it permanent, when
+        the call is made by rdq itself (the function is the task's handler, or below it), and when the task of that key
+        is just being run or has ended without success. A submit that fails is raised, from the error.
+        """
+        from rdq_core.client.guard import Guard, World, policy_of
+
+        policy = policy_of(
+            queue, handler_ref, on=on, max_attempts=max_attempts, backoff=backoff, key=key, payload=payload
+        )
+        world = World(clock=self._parts.clock, jitter=self._parts.jitter, sleeper=self._parts.idle)
+        return Guard(policy, self, world)
+
+    def rules(self, queue: str) -> tuple[ClassificationRules, Mapping[type[BaseException], Outcome]]:
+        """How the failures of a queue's calls are classified: its globs, and the classes decided in the registry."""
+        return self._parts.queues.settings(queue).classification, self._registry.classes if self._registry else {}
+
+    # -- reading and stopping -------------------------------------------------------------------------------------
 
     def get(self, task_id: str | None = None, *, queue: str | None = None, key: str | None = None) -> Task:
         """The whole task with its history, by id, or by queue and business key. Raises TaskNotFound."""
@@ -99,19 +177,26 @@ class Rdq:
             raise TaskNotFound(f"no task {wanted}", task_id=wanted)
         return task
 
-    def _run_at(self, run_at: datetime | None, delay: str | timedelta | None) -> datetime | None:
-        if delay is None:
-            return run_at
-        if run_at is not None:
-            raise InputInvalid("delay", "excludes run_at: give one of them")
-        try:
-            return self._parts.clock.now() + parse_duration(delay)
-        except ValueError as problem:
-            raise InputInvalid("delay", str(problem)) from None
+    def result(self, task_id: str) -> "TaskResult[Any]":
+        """How far a task has got, and its output: JSON data, text or bytes, as its content type says.
 
+        Raises TaskNotFound, and OutputInvalid when the stored output is not what its content type says.
+        """
+        from rdq_core.handlers.results import plain_result
 
-def _encoded(payload: object) -> tuple[bytes, str]:
-    try:
-        return encode(payload)
-    except ValueError as problem:
-        raise InputInvalid("payload", str(problem)) from None
+        return plain_result(self.get(task_id))
+
+    def cancel(self, task_id: str) -> Task:
+        """Stop a task that waits or runs. A handler that is running finds its lease lost, and its outcome is dropped.
+
+        Raises TaskNotFound, and TaskConflict naming the state of a task that has ended already.
+        """
+        return self._parts.canceller().cancel(ids.check_id(task_id), op_id=self._parts.ids.nonce())
+
+    def on_error(self, listener: Callable[[BaseException], object]) -> None:
+        """Call `listener` with every error that has no task to be stored on, such as a failing reconciler's.
+
+        A note on the error says where it happened. On AWS that holds for all of this process, a worker that serves
+        this module's registry included. The listener may be called from any thread, and what it raises is only logged.
+        """
+        self._parts.listen(listener)
