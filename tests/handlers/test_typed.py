@@ -6,33 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, Field
 
 from rdq_core import Registry, Retry, Status, TaskContext, TaskDefinition, task
 from rdq_core.client.rdq import Rdq
 from rdq_core.errors import ConfigInvalid, InputInvalid, NotRegistered, OutputInvalid, RdqError, TaskNotFound
 from tests.engine.world import QUEUE, World
-
-
-class Address(BaseModel):
-    host: str
-
-
-class Mail(BaseModel):
-    to: str
-    copies: int = 1
-    weight: float = 0.0
-    address: Address | None = None
-    message_id: str = Field(default="m-1", alias="messageID")
-
-
-class Sent(BaseModel):
-    provider_id: str
-
-
-@task("send-email", queue=QUEUE, version="v3")
-def send_email(mail: Mail, ctx: TaskContext) -> Sent:
-    return Sent(provider_id=f"{mail.to}/{ctx.attempt_no}")
+from tests.handlers.mail import Mail, Sent, send_email
 
 
 def a_world(*definitions: TaskDefinition[Any, Any], **config: Any) -> World:

@@ -1,0 +1,68 @@
+"""How programs use rdq's types. A line that ends in `# error` must fail every type checker, any other must pass."""
+# pyright: strict, reportUnusedExpression=false, reportMatchNotExhaustive=false
+
+from typing import assert_type
+
+from pydantic import BaseModel
+
+from rdq_core import Deferred, Done, Rdq, Receipt, Registry, TaskContext, TaskDefinition, TaskResult, task
+
+
+class Mail(BaseModel):
+    to: str
+
+
+@task("send-email", queue="email")
+def send_email(mail: Mail, ctx: TaskContext) -> int:
+    return ctx.attempt_no
+
+
+@task("count", queue="email")
+async def count(mail: Mail) -> list[str]:
+    return [mail.to]
+
+
+def typed(rdq: Rdq, registry: Registry) -> None:
+    registry.add(send_email, count)
+    assert_type(send_email, TaskDefinition[Mail, int])
+    assert_type(count, TaskDefinition[Mail, list[str]])
+    assert_type(send_email.submit(rdq, Mail(to="ada"), key="7"), Receipt)
+    assert_type(send_email.run(Mail(to="ada")), int)
+    assert_type(count.run(Mail(to="ada")), list[str])
+    assert_type(send_email.result(rdq, "id"), TaskResult[int])
+    send_email.submit(rdq, 5)  # error
+    send_email.submit(rdq, {"to": "ada"})  # error
+    send_email.submit(rdq, Mail(to="ada"), colour="red")  # error
+    send_email(Mail(to="ada"))  # error
+    send_email.run("ada")  # error
+    registry.add(len)  # error
+
+
+def id_of(order: dict[str, str]) -> str:
+    return order["id"]
+
+
+def guarded(rdq: Rdq, order: dict[str, str]) -> None:
+    @rdq.guard("payments.charge", "charge-payment", on=ConnectionError, key=id_of)
+    def charge(order: dict[str, str]) -> int:
+        return len(order)
+
+    assert_type(charge({"id": "7"}), Done[int] | Deferred)
+    charge({"id": "7"}) + 1  # error
+    charge("7")  # error
+    paid: int = charge({"id": "7"})  # error
+    assert charge({"id": "7"}).value  # error
+
+    def forgets(order: dict[str, str]) -> int:  # error
+        match charge(order):
+            case Done(value):
+                return value
+
+    def remembers(order: dict[str, str]) -> int:
+        match charge(order):
+            case Done(value):
+                return value
+            case Deferred(task_id):
+                return len(task_id)
+
+    assert_type((forgets(order), remembers(order), paid), tuple[int, int, int])
