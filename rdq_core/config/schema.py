@@ -4,6 +4,8 @@ The mappings are partial on purpose: every layer says only what it wants to say.
 spelling, as plain JSON data.
 """
 
+import json
+import sys
 from datetime import timedelta
 from functools import cache
 from typing import Annotated, Any, Final, Required
@@ -196,3 +198,12 @@ def json_schema() -> dict[str, Any]:
     """The JSON Schema of a file, for editors."""
     schema = adapter(FileKeys).json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema | {"title": "rdq queue configuration"}
+
+
+def json_schema_text() -> str:
+    """The JSON Schema as it is kept in `docs/queues.schema.json`."""
+    return json.dumps(json_schema(), indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json_schema_text())

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rdq_core.config.settings import Host
 from rdq_core.engine.cancel import Canceller
-from rdq_core.engine.claims import Claimer
 from rdq_core.engine.ports import (
     Clock,
     ErrorSink,
@@ -20,18 +19,15 @@ from rdq_core.engine.ports import (
     Sleeper,
     TaskStore,
 )
-from rdq_core.engine.reconcile import Reconcilers
 from rdq_core.engine.redrive import Redriver
-from rdq_core.engine.resolve import Resolver
-from rdq_core.engine.run import Runner, RunParts
 from rdq_core.engine.submit import Submitter
-from rdq_core.engine.sweep import Sweeper, SweepParts
 from rdq_core.errors import InputInvalid, Unavailable
 from rdq_core.runtime.log import LogSink
 from rdq_core.runtime.relay import PROCESS_ERRORS, ErrorRelay, Listener
 from rdq_core.runtime.system import SystemClock, SystemIds, SystemJitter, SystemSleeper
 
 if TYPE_CHECKING:
+    from rdq_core.engine.sweep import Sweeper
     from rdq_core.stores.dynamodb.schema import Tables
 
 BODY_BUCKET: Final = "RDQ_BODY_BUCKET"
@@ -85,12 +81,19 @@ class Parts:
         worker: str,
         host: Host = Host.WORKER,
         rdq: object | None = None,
-    ) -> Sweeper:
+    ) -> "Sweeper":
         """What runs due work of the queues that it `serves`; `worker` is its name on attempt records.
 
         `rdq` is this host's `Rdq`, which the handlers' reconcilers get. InputInvalid when they need one and there is
         none: left out in silence, they would repair nothing.
         """
+        # Here, so that submitters don't pay for asyncio and the rest of running handlers.
+        from rdq_core.engine.claims import Claimer
+        from rdq_core.engine.reconcile import Reconcilers
+        from rdq_core.engine.resolve import Resolver
+        from rdq_core.engine.run import Runner, RunParts
+        from rdq_core.engine.sweep import Sweeper, SweepParts
+
         if handlers.repairs and rdq is None:
             raise InputInvalid("rdq", "the registry has reconcilers, and this host gives them no Rdq to work with")
         resolver = Resolver(self.store, clock=self.clock, jitter=self.jitter, events=self.events, worker=worker)
