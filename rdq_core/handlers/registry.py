@@ -4,7 +4,6 @@ A name is looked up, never imported from data. It is registered once, so the han
 order in which modules were loaded.
 """
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, TypeVar

@@ -105,10 +105,14 @@ class Lookalike:
     queue = QUEUE
 
 
-@pytest.mark.parametrize("impostor", [Lookalike(), {"name": "send-email"}, print, object.__new__(TaskDefinition)])
+def half_made() -> object:
+    return object.__new__(TaskDefinition)
+
+
+@pytest.mark.parametrize("impostor", [Lookalike, dict, half_made])
 def test_only_what_task_has_made_is_a_definition(impostor: Any) -> None:
     with pytest.raises(ConfigInvalid, match="no definition"):
-        Registry().add(impostor)
+        Registry().add(impostor())
 
 
 def test_a_definition_is_not_made_or_extended_by_hand() -> None:
