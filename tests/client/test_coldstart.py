@@ -5,12 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import boto3
 import pytest
 
 from rdq_core.runtime.wiring import connect
 from rdq_core.stores.dynamodb.schema import create_tables
 from rdq_core.testing.moto import AtomicMotoServer
+from tests.support.engines import Engine
 from tests.support.stores import TABLES
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ print(json.dumps([sorted(heavy & {{name.partition(".")[0] for name in names}}) f
 
 
 @pytest.mark.slow
-def test_importing_and_submitting_loads_nothing_heavy_and_ulid_only_to_mint_an_id() -> None:
+def test_importing_and_submitting_loads_nothing_heavy_and_ulid_only_to_mint_an_id(moto: Engine) -> None:
     with AtomicMotoServer() as server:
         environment = {
             **TABLES.as_env(),
@@ -52,12 +52,18 @@ def test_importing_and_submitting_loads_nothing_heavy_and_ulid_only_to_mint_an_i
             "AWS_DEFAULT_REGION": "eu-central-1",
             "PYTHONPATH": str(ROOT),
         }
-        client = boto3.client("dynamodb", endpoint_url=server.endpoint_url)
-        create_tables(client, TABLES)
-        connect(client, TABLES).queues.put_declared("billing", {}, {}, expected_revision=0)
+        create_tables(moto.dynamodb, TABLES)
+        connect(moto.dynamodb, TABLES).queues.put_declared("billing", {}, {}, expected_revision=0)
         program = PROGRAM.format(heavy=sorted(HEAVY))
         answer = subprocess.run(
             [sys.executable, "-c", program], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
         )
     at_start, after_a_submit, after_minting = json.loads(answer.stdout)
     assert (at_start, after_a_submit, after_minting) == ([], [], ["ulid"])
+
+
+@pytest.mark.slow
+def test_the_benchmark_compares_three_programs() -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "coldstart.py"), "1"]
+    answer = subprocess.run(command, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
+    assert [line.split()[0] for line in answer.stdout.splitlines()[1:]] == ["boto3", "key", "minted"]

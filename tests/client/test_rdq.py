@@ -20,9 +20,14 @@ from rdq_core.errors import (
     TaskConflict,
     TaskNotFound,
 )
+from rdq_core.runtime.relay import ErrorRelay
 from rdq_core.runtime.tracing import of_xray
+from rdq_core.runtime.wiring import connect
 from rdq_core.stores.memory import MemoryStore
 from tests.engine.world import QUEUE, World
+from tests.handlers.mail import Mail, send_email
+from tests.support.engines import Engine
+from tests.support.stores import TABLES
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
@@ -38,6 +43,14 @@ def test_many_submits_are_answered_one_by_one_in_their_order() -> None:
     ids = [answer.id for answer in answers if isinstance(answer, Receipt)]
     assert [world.task(task_id).payload for task_id in ids] == [str(number).encode() for number in range(100)]
     assert seen == list(range(1, 101))
+
+
+def test_typed_tasks_are_submitted_many_at_once_too() -> None:
+    world = World()
+    world.registry.add(send_email)
+    mails = [send_email.new(Mail(to=f"reader {number}")) for number in range(20)]
+    assert all(isinstance(answer, Receipt) for answer in world.rdq.submit_many(mails))
+    assert world.store.counts(QUEUE).pending == 20
 
 
 def test_what_is_refused_is_told_and_keeps_nobody_else_out() -> None:
@@ -232,6 +245,14 @@ def test_errors_without_a_task_reach_every_listener_and_a_broken_listener_stops_
     ((error),) = heard
     assert (type(error), error.__notes__) == (RdqError, ["rdq: reconciler pending-exports"])
     assert [type(error) for _, error in world.told.errors] == [RdqError, RuntimeError]
+
+
+def test_on_aws_one_listener_hears_of_every_rdq_of_its_process(moto: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    relay, heard = ErrorRelay(World().told.on_error), list[BaseException]()
+    monkeypatch.setattr("rdq_core.runtime.wiring.PROCESS_ERRORS", relay)
+    Rdq(client=moto.dynamodb, tables=TABLES).on_error(heard.append)
+    connect(moto.dynamodb, TABLES).on_error(RdqError("no"), where="a worker")
+    assert len(heard) == 1
 
 
 # -- reconcilers ------------------------------------------------------------------------------------------------------

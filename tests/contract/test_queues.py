@@ -176,6 +176,21 @@ def test_an_override_wins_until_it_ends(queues: QueueStore) -> None:
     assert queues.settings("billing").retry.max_attempts == 9
 
 
+def test_a_definition_stands_between_what_is_declared_and_the_defaults_of_its_file(queues: QueueStore) -> None:
+    defaults = {"retry": {"max_attempts": 4, "max_backoff": "1h"}, "limits": {"max_redrives": 3}}
+    queues.put_declared("billing", TWO_ATTEMPTS, defaults, expected_revision=0)
+    queues.put_override("billing", SLOW, expected_revision=0)
+
+    definition = {"retry": {"max_attempts": 7, "initial_backoff": "5s"}, "execution": {"handler_timeout": "2m"}}
+    settings = queues.settings("billing", definition=definition)
+
+    assert (settings.retry.max_attempts, settings.limits.max_redrives, settings.revision) == (2, 3, 1)
+    assert settings.retry.backoff.initial == timedelta(seconds=30)
+    assert settings.retry.backoff.maximum == timedelta(minutes=10)
+    assert settings.execution.handler_timeout == timedelta(minutes=2)
+    assert queues.settings("billing").execution.handler_timeout == timedelta(seconds=45)
+
+
 def test_an_override_has_a_stale_writer_too(queues: QueueStore) -> None:
     declare(queues)
     queues.put_override("billing", SLOW, expected_revision=0)
