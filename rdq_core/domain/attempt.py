@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from types import TracebackType
 from typing import Any, Final
 
 from rdq_core.domain import limits
@@ -153,12 +154,19 @@ def bounded_detail(detail: Any) -> Any:
 def _stack_of(exception: BaseException) -> str:
     """The traceback with its causes; circular ones are cut by the standard library."""
     try:
-        return truncate(
-            "".join(traceback.TracebackException.from_exception(exception).format()), limits.MAX_STACK_BYTES
-        )
+        told = traceback.TracebackException(type(exception), exception, _own_frames(exception))
+        return truncate("".join(told.format()), limits.MAX_STACK_BYTES)
     except Exception as broken:  # noqa: BLE001 - formatting runs code of the application
         return f"(no stack: formatting it raised {type_name(broken)})"
 
 
 def _frames_only(exception: BaseException) -> str:
-    return truncate("".join(traceback.format_tb(exception.__traceback__)), limits.MAX_STACK_BYTES)
+    return truncate("".join(traceback.format_tb(_own_frames(exception))), limits.MAX_STACK_BYTES)
+
+
+def _own_frames(exception: BaseException) -> TracebackType | None:
+    """The traceback from the application's first frame on: how rdq called it tells nobody anything."""
+    frames = exception.__traceback__
+    while frames is not None and str(frames.tb_frame.f_globals.get("__name__", "")).startswith("rdq_core."):
+        frames = frames.tb_next
+    return frames or exception.__traceback__

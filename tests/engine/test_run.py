@@ -65,6 +65,15 @@ def test_the_last_failure_of_the_budget_is_the_reason_of_death() -> None:
     assert task.attempts[-1].outcome is Outcome.RETRYABLE_FAILURE
 
 
+def test_the_stack_on_record_begins_where_the_application_s_own_code_does() -> None:
+    world = World()
+    world.handler(raises(ConnectionError("down")))
+    task_id = world.submit()
+    world.sweep()
+    assert "rdq_core" not in world.error(task_id).stack
+    assert "in handler" in world.error(task_id).stack
+
+
 def test_abort_goes_to_the_dlq_at_once_with_its_code_and_the_rule_that_decided() -> None:
     world = World()
     world.handler(raises(Abort("card_declined", "no money", detail={"bank": "x"})))
