@@ -10,6 +10,7 @@ Needs `pip install rdq-core[testing]`.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from typing import Any, Final
 
 import boto3
@@ -27,7 +28,7 @@ from rdq_core.stores.dynamodb.schema import Tables, create_tables
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
 from rdq_core.testing.moto import atomic_moto
 
-TABLES: Final = Tables("rdq-tasks", "rdq-dlq", "rdq-control", "rdq-audit")
+_numbers = count(1)
 _REGION: Final = "eu-central-1"
 _NOBODY: Final = "testing"
 
@@ -38,8 +39,9 @@ class Embedded:
     def __init__(self, client: Any, queues: Mapping[str, Mapping[str, Any]], *, events: EventSink) -> None:
         self.client = client
         self.clock = FrozenClock()
-        create_tables(client, TABLES)
-        parts = connect(client, TABLES, clock=self.clock, events=events)
+        self.tables = _fresh_tables()
+        create_tables(client, self.tables)
+        parts = connect(client, self.tables, clock=self.clock, events=events)
         self.parts: Parts = replace(
             parts,
             jitter=NoJitter(),
@@ -68,6 +70,14 @@ class Embedded:
     def advance(self, span: str) -> None:
         """Let time pass, as in `advance("2h")`. Nothing runs by itself: call `drain`."""
         self.clock.advance(span)
+
+
+def _fresh_tables() -> Tables:
+    """Names of its own for each: a mock within a mock, as in a test suite that has one for all its tests, shares
+    tables.
+    """
+    number = next(_numbers)
+    return Tables(*(f"rdq-{table}-{number}" for table in ("tasks", "dlq", "control", "audit")))
 
 
 @contextmanager
