@@ -55,7 +55,9 @@ class Lane:
         while (candidate := self._following() or self._feed.next(settings, until=until, poll=poll)) is not None:
             if not self._takes_key(candidate, now):
                 self._on_deferred()
-            elif self._may_start(candidate, settings, now, wanted=min(slots, 1 + self._feed.waiting), again=now + poll):
+            elif self._may_start(
+                candidate, settings, now, wanted=min(slots, 1 + len(self._feed.waiting)), again=now + poll
+            ):
                 return candidate
             else:
                 return None
