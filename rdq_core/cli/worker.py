@@ -12,6 +12,7 @@ import typer
 
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import parts
+from rdq_core.cli.failures import DONE
 from rdq_core.cli.screen import Screen
 from rdq_core.config.settings import Host
 from rdq_core.domain.attempt import type_name
@@ -59,6 +60,11 @@ def worker(
     host.stop_on_signals()
     report = host.drain(horizon) if drain else host.run()
     screen.show(_document(report), lambda: screen.line(_sentence(asdict(report.total))))
+    if host.has_stragglers:
+        # Python would wait for every thread that such a handler has left in a pool.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(DONE)
 
 
 def load_registry(target: str) -> Registry:

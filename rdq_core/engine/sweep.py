@@ -108,6 +108,12 @@ class Slots:
         with self._lock:
             return self._taken[queue]
 
+    @property
+    def any_taken(self) -> bool:
+        """Whether any handler is running."""
+        with self._lock:
+            return self._taken.total() > 0
+
     def give_back(self, queue: str) -> None:
         """One less."""
         with self._lock:

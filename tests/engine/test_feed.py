@@ -93,8 +93,8 @@ def test_a_stream_of_new_work_does_not_keep_deep_entries_from_a_second_look() ->
     for number in range(200):
         for half in "ab":
             reader.index.put(f"order {number:03d}{half}", reader.clock.now())
-        while (name := reader.next(keeps=blocked)) in blocked:
-            seen.append(name)
+        while (found := reader.next(keeps=blocked)) is not None and found in blocked:
+            seen.append(found)
         reader.clock.advance("100ms")
     assert seen.count("busy 24") > 1
 
