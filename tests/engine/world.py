@@ -136,7 +136,7 @@ def raises(error: BaseException) -> Callable[[str], None]:
     return handler
 
 
-def sleeps_until(world: World, span: timedelta, call: Callable[[float], None]) -> None:
+def sleeps_until(world: World, span: timedelta, call: Callable[[float], object]) -> None:
     """Have `call` called once, when an idle sweep has slept for so long."""
     start, wait, waiting = world.clock.now(), world.parts.idle.wait, [call]
 
