@@ -301,7 +301,7 @@ class _Sweep:
             return settings
         try:
             return self._parts.queues.settings(candidate.queue, definition=handler.definition)
-        except (ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the queue's own settings hold
             self._parts.on_error(error, where=f"options of the typed task {handler.ref}")
             return settings
 
