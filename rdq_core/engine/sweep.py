@@ -6,7 +6,6 @@ work that isn't starting at once, since a claim is made by the very thread that 
 
 import functools
 import threading
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -33,6 +32,7 @@ from rdq_core.engine.ports import (
 from rdq_core.engine.reconcile import Reconcilers
 from rdq_core.engine.report import SweepReport, Tally
 from rdq_core.engine.run import Runner
+from rdq_core.engine.slots import Slots
 from rdq_core.engine.stopping import Stop
 from rdq_core.errors import ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed
 
@@ -86,38 +86,6 @@ class SweepParts:
     idle: Sleeper
     busy: Sleeper
     on_error: ErrorSink
-
-
-class Slots:
-    """How many handlers of each queue are running in this process. A handler that ignores its end keeps its slot."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._taken: Counter[str] = Counter()
-
-    def take(self, queue: str, limit: int) -> bool:
-        """One more, unless `limit` are taken."""
-        with self._lock:
-            if self._taken[queue] >= limit:
-                return False
-            self._taken[queue] += 1
-            return True
-
-    def taken(self, queue: str) -> int:
-        """How many are taken."""
-        with self._lock:
-            return self._taken[queue]
-
-    @property
-    def any_taken(self) -> bool:
-        """Whether any handler is running."""
-        with self._lock:
-            return self._taken.total() > 0
-
-    def give_back(self, queue: str) -> None:
-        """One less."""
-        with self._lock:
-            self._taken[queue] -= 1
 
 
 class Sweeper:
