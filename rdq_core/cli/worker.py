@@ -6,12 +6,14 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import timedelta
 from typing import Annotated, Any, Final
 
 import typer
 
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import parts
+from rdq_core.cli.failures import DONE
 from rdq_core.cli.screen import Screen
 from rdq_core.config.settings import Host
 from rdq_core.domain.attempt import type_name
@@ -41,24 +43,34 @@ def worker(
     ] = None,
     drain: Annotated[bool, typer.Option("--drain", help="End when nothing is due within the horizon.")] = False,
     drain_horizon: Annotated[str, typer.Option(help="How far ahead --drain looks.")] = "1h",
+    grace: Annotated[str, typer.Option(help="How long handlers may go on after SIGTERM.")] = "25s",
 ) -> None:
     """Run due work until told to stop. One JSON event a line on standard error, a report at the end."""
     from rdq_core.client.rdq import Rdq
     from rdq_core.runtime.worker import Worker
 
-    try:
-        horizon = parse_duration(drain_horizon)
-    except ValueError as problem:
-        raise InputInvalid("drain_horizon", str(problem)) from None
+    horizon, patience = _span("drain_horizon", drain_horizon), _span("grace", grace)
     registry = load_registry(module)
     found = parts(LogSink())
     serves = tuple(queues or registry.queues)
-    host = Worker(found, registry, serves=serves, rdq=Rdq(parts=found))
+    host = Worker(found, registry, serves=serves, grace=patience, rdq=Rdq(parts=found))
     _check_queues(found.queues, serves)
     _log_to_standard_error()
     host.stop_on_signals()
     report = host.drain(horizon) if drain else host.run()
     screen.show(_document(report), lambda: screen.line(_sentence(asdict(report.total))))
+    if host.has_stragglers:
+        # Python would wait for every thread that such a handler has left in a pool.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(DONE)
+
+
+def _span(name: str, text: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except ValueError as problem:
+        raise InputInvalid(name, str(problem)) from None
 
 
 def load_registry(target: str) -> Registry:

@@ -136,7 +136,7 @@ def message_of(exception: BaseException) -> str:
     """The exception's text, or a note that it has none to give."""
     try:
         return str(exception)
-    except Exception as broken:  # noqa: BLE001 - a __str__ of the application may raise anything
+    except BaseException as broken:  # noqa: BLE001 - a __str__ of the application may raise anything
         return f"(no message: __str__ raised {type_name(broken)})"
 
 

@@ -86,7 +86,7 @@ def _by_mapper(mapper: OutcomeMapper, end: Returned | Raised, now: datetime) -> 
     raised = end.exception if isinstance(end, Raised) and isinstance(end.exception, Exception) else None
     try:
         answer = mapper(value, raised)
-    except Exception as broken:  # noqa: BLE001 - the mapper is the application's code
+    except BaseException as broken:  # noqa: BLE001 - the mapper is the application's code
         return Verdict(outcome=Outcome.RETRYABLE_FAILURE, rule="mapper", error=error_from(broken))
     if answer is None:
         return None

@@ -27,16 +27,24 @@ class Execution:
         self._changed = changed
         self._lock = threading.Lock()
         self._on_end: list[Callable[[], None]] = []
+        self._interrupted = False
         self._stop_loop: Callable[[], None] | None = None
         self._thread = threading.Thread(target=self._run, name=f"rdq-handler-{handler.ref}", daemon=True)
 
     def start(self) -> None:
-        """Start the handler."""
-        self._thread.start()
+        """Start the handler. Raises RuntimeError when the system has no thread for it: it has ended then."""
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._finish()
+            raise
 
     def interrupt(self) -> None:
-        """Cancel the coroutine of an async handler. A sync one has to look at its context."""
+        """Cancel the coroutine of an async handler, also one that is only about to run. A sync one has to look at its
+        context.
+        """
         with self._lock:
+            self._interrupted = True
             if self._stop_loop is not None:
                 self._stop_loop()
 
@@ -54,12 +62,15 @@ class Execution:
         except BaseException as exception:  # noqa: BLE001 - whatever a handler raises is its outcome, never ours
             self.end = Raised(exception)
         finally:
-            with self._lock:
-                self.ended = True
-                waiting, self._on_end = self._on_end, []
-            for call in waiting:
-                call()
-            self._changed.set()
+            self._finish()
+
+    def _finish(self) -> None:
+        with self._lock:
+            self.ended = True
+            waiting, self._on_end = self._on_end, []
+        for call in waiting:
+            call()
+        self._changed.set()
 
     def _call(self) -> Any:
         with delivering(self._context):
@@ -72,6 +83,8 @@ class Execution:
         assert task is not None  # noqa: S101 - asyncio.run always runs its main coroutine in a task
         with self._lock:
             self._stop_loop = lambda: _cancel_soon(loop, task)
+            if self._interrupted:
+                raise asyncio.CancelledError
         try:
             return await self._handler.call(self._value, self._context)
         finally:

@@ -65,7 +65,12 @@ class _Run:
         if not self.done.is_set():
             return False
         self.done.clear()
-        threading.Thread(target=self._call, name=f"rdq-reconciler-{self.reconciler.name}", daemon=True).start()
+        thread = threading.Thread(target=self._call, name=f"rdq-reconciler-{self.reconciler.name}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as no_thread:
+            self.done.set()
+            self._on_error(no_thread, where=f"reconciler {self.reconciler.name}")
         return True
 
     def _call(self) -> None:

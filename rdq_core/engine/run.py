@@ -9,9 +9,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from rdq_core.config.settings import QueueSettings, VersionMismatch
-from rdq_core.domain.attempt import Code, Outcome, own_error
+from rdq_core.domain.attempt import Code, Outcome, own_error, type_name
 from rdq_core.domain.classification import Raised, Returned, Rules, Verdict, classify
 from rdq_core.domain.guarded import Deferred, Done
 from rdq_core.domain.lease import Claim
@@ -26,6 +27,9 @@ from rdq_core.engine.resolve import Resolver
 from rdq_core.engine.stopping import Stop
 from rdq_core.errors import CorruptItem, InputInvalid, LeaseLost, OutputInvalid, StoreFailed
 
+_AGAIN_AFTER: Final = timedelta(seconds=1)
+"""When a task is due again that this host could not start: some host, or this one, will have recovered by then."""
+
 
 def _nothing() -> None:
     """The end of a run that nobody waits for."""
@@ -33,11 +37,11 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """How a run came to its end: a verdict to record, a claim to give back, or a lease that was lost."""
+    """How a run came to its end: a verdict to record, a claim to release under a code, or a lease that was lost."""
 
     verdict: Verdict | None = None
     result: Result = NO_RESULT
-    release: bool = False
+    release: Code | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +75,9 @@ class Runner:
             return run.to_resolution()
         except LeaseLost:
             return self._parts.resolver.lost(run.task, claim)
-        except StoreFailed as failed:
+        except Exception as error:  # noqa: BLE001 - storage failed, or it is a bug
             # The lease will lapse and somebody will reclaim it: nothing is lost but time.
-            self._parts.on_error(failed, where=f"settling task {claim.task.id}")
+            self._parts.on_error(error, where=f"settling task {claim.task.id}")
             return Resolution.LOST
         finally:
             run.on_handler_gone(handler_gone)
@@ -98,8 +102,9 @@ class _Run:
         ended = self._end()
         if ended.verdict is not None:
             return self._resolver.resolve(self.task, self._claim, self._settings, ended.verdict, ended.result)
-        if ended.release:
-            return self._resolver.release(self.task, self._claim, Code.WORKER_SHUTDOWN, due_at=self._clock.now())
+        if ended.release is not None:
+            due_at = self._clock.now() + (_AGAIN_AFTER if ended.release is Code.UNAVAILABLE else timedelta(0))
+            return self._resolver.release(self.task, self._claim, ended.release, due_at=due_at)
         return self._resolver.lost(self.task, self._claim)
 
     def on_handler_gone(self, call: Callable[[], None]) -> None:
@@ -134,11 +139,15 @@ class _Run:
             value = handler.decode(self.task)
         except InputInvalid as invalid:
             return _refused(Code.INPUT_INVALID, invalid.message)
+        except BaseException as broken:  # noqa: BLE001 - validation calls the application's code
+            return self._classify(Raised(broken), handler)
         return self._run_handler(handler, value)
 
     # -- the handler --------------------------------------------------------------------------------------------
 
     def _run_handler(self, handler: Handler, value: object) -> _Ended:
+        if self._stop.requested:
+            return _Ended(release=Code.WORKER_SHUTDOWN)
         changed = threading.Event()
         context = TaskContext(
             self.task,
@@ -149,7 +158,11 @@ class _Run:
         )
         self._execution = execution = Execution(handler, value, context, changed=changed)
         with self._stop.waking(changed):
-            execution.start()
+            try:
+                execution.start()
+            except RuntimeError as no_thread:
+                self._parts.on_error(no_thread, where=f"starting task {self.task.id}")
+                return _Ended(release=Code.UNAVAILABLE)
             self._watch(execution, context, changed)
         reason = context.reason
         context.cancel(CancelReason.LEASE_LOST)  # also waits for a heartbeat of the handler that is under way
@@ -201,7 +214,7 @@ class _Run:
             return _Ended()
         end = execution.end
         if reason is CancelReason.SHUTDOWN and (end is None or gave_up or _is_cancellation(end)):
-            return _Ended(release=True)
+            return _Ended(release=Code.WORKER_SHUTDOWN)
         if end is None or reason is CancelReason.TIMEOUT:
             return _refused(Code.TIMEOUT, f"not done within {self._settings.execution.handler_timeout}", retryable=True)
         return self._classify(end, handler)
@@ -232,6 +245,8 @@ def _with_result(verdict: Verdict, handler: Handler, value: object) -> _Ended:
         result = handler.encode(value)
     except OutputInvalid as invalid:
         return _refused(Code.OUTPUT_INVALID, invalid.message)
+    except BaseException as broken:  # noqa: BLE001 - serialisation calls the application's code
+        return _refused(Code.OUTPUT_INVALID, f"encoding the result raised {type_name(broken)}")
     size = len(result.content or b"")
     if size > MAX_RESULT_BYTES:
         return _refused(

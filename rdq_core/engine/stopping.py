@@ -1,4 +1,7 @@
-"""How a host asks its sweep and the runs inside it to stop, from any thread or signal handler."""
+"""How a host asks its sweep and the runs inside it to stop, from any thread.
+
+Not from a signal handler, which may have interrupted the very thread that holds one of the locks here.
+"""
 
 import contextlib
 import threading
@@ -7,12 +10,11 @@ from datetime import datetime
 
 
 class Stop:
-    """A request to stop, made at most once. After it nothing is claimed; runs end by `deadline` or are released."""
+    """A request to stop. After it nothing is claimed; runs end by `deadline` or are released."""
 
     def __init__(self) -> None:
         self._requested = threading.Event()
-        # Reentrant: a signal handler may run between any two bytecodes of a thread that holds it.
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._watchers: set[threading.Event] = set()
         self.deadline: datetime | None = None
 
@@ -22,9 +24,12 @@ class Stop:
         return self._requested.is_set()
 
     def request(self, *, deadline: datetime | None = None) -> None:
-        """Ask to stop. `deadline` is when runs that still go on are released; None leaves them their own time."""
+        """Ask to stop. `deadline` is when runs that still go on are released; None leaves them their own time.
+
+        Of several requests the earliest deadline counts.
+        """
         with self._lock:
-            self.deadline = deadline
+            self.deadline = min((each for each in (deadline, self.deadline) if each is not None), default=None)
             self._requested.set()
             for watcher in tuple(self._watchers):
                 watcher.set()

@@ -6,7 +6,6 @@ work that isn't starting at once, since a claim is made by the very thread that 
 
 import functools
 import threading
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -31,8 +30,9 @@ from rdq_core.engine.ports import (
     TaskStore,
 )
 from rdq_core.engine.reconcile import Reconcilers
-from rdq_core.engine.report import Resolution, SweepReport, Tally
+from rdq_core.engine.report import SweepReport, Tally
 from rdq_core.engine.run import Runner
+from rdq_core.engine.slots import Slots
 from rdq_core.engine.stopping import Stop
 from rdq_core.errors import ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed
 
@@ -44,15 +44,28 @@ _LONGEST_WAIT: Final = timedelta(seconds=1)
 class SweepLimits:
     """When a sweep ends.
 
-    After `deadline` nothing is claimed. With nothing under way and nothing due within `horizon` of the last thing that
-    happened, the sweep looks for `linger` more and returns; None never returns by itself. `max_tasks` bounds the
-    claims.
+    After `deadline` nothing is claimed. `ends_at` is the end of the host's own time: from `deadline` on handlers are
+    asked to stop, and then their tasks are released; None leaves them the time that they have. With nothing under way
+    and nothing due within `horizon` of the last thing that happened, the sweep looks for `linger` more and returns;
+    None never returns by itself. `max_tasks` bounds the claims.
     """
 
     deadline: datetime | None = None
+    ends_at: datetime | None = None
     horizon: timedelta | None = timedelta(seconds=75)
     linger: timedelta = timedelta(seconds=2)
     max_tasks: int | None = None
+
+
+def limits_within(
+    remaining: timedelta | None, *, now: datetime, handler_timeout: timedelta, margin: timedelta
+) -> SweepLimits:
+    """The limits of a sweep on a host that ends after `remaining`, with `margin` kept free for the last writes.
+
+    Zero, a negative time and None count as none left: nothing is claimed, and what runs is released at once.
+    """
+    ends_at = now + max((remaining or timedelta(0)) - margin, timedelta(0))
+    return SweepLimits(deadline=ends_at - handler_timeout, ends_at=ends_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,32 +86,6 @@ class SweepParts:
     idle: Sleeper
     busy: Sleeper
     on_error: ErrorSink
-
-
-class Slots:
-    """How many handlers of each queue are running in this process. A handler that ignores its end keeps its slot."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._taken: Counter[str] = Counter()
-
-    def take(self, queue: str, limit: int) -> bool:
-        """One more, unless `limit` are taken."""
-        with self._lock:
-            if self._taken[queue] >= limit:
-                return False
-            self._taken[queue] += 1
-            return True
-
-    def taken(self, queue: str) -> int:
-        """How many are taken."""
-        with self._lock:
-            return self._taken[queue]
-
-    def give_back(self, queue: str) -> None:
-        """One less."""
-        with self._lock:
-            self._taken[queue] -= 1
 
 
 class Sweeper:
@@ -126,6 +113,7 @@ class _Sweep:
         self._changed = threading.Event()
         self._under_way = 0
         self._started = 0
+        self._changes = 0
         self._lock = threading.Lock()
         self._last_event = parts.clock.now()
         self._idle_since: datetime | None = None
@@ -144,12 +132,16 @@ class _Sweep:
         with self._stop.waking(self._changed):
             while not self._is_over():
                 self._changed.clear()
+                changes = self._changes
                 self._reconcile()
-                wakes = [self._serve(queue, lane) for queue, lane in self._lanes.items()]
+                wakes = [self._turn(queue, lane) for queue, lane in self._lanes.items()]
                 next_look = min((moment for moment in wakes if moment is not None), default=None)
-                if self._is_done(next_look):
+                # A run that began or ended since may have left work that this look didn't see.
+                if self._changes == changes and self._is_done(next_look):
                     break
                 self._wait(next_look)
+            if self._limits.ends_at is not None and self._is_out_of_time():
+                self._stop.request(deadline=self._limits.ends_at)
             self._wait_for_runs()
         return self._tally.report()
 
@@ -164,9 +156,16 @@ class _Sweep:
 
     def _is_over(self) -> bool:
         """Whether nothing more may be claimed."""
-        deadline = self._limits.deadline
         spent = self._limits.max_tasks is not None and self._started >= self._limits.max_tasks
-        return self._stop.requested or spent or (deadline is not None and self._clock.now() >= deadline)
+        return spent or self._is_out_of_time()
+
+    def _is_out_of_time(self) -> bool:
+        deadline = self._limits.deadline
+        return self._stop.requested or (deadline is not None and self._clock.now() >= deadline)
+
+    def _is_at_work(self) -> bool:
+        with self._lock:
+            return self._under_way > 0
 
     def _is_done(self, next_look: datetime | None) -> bool:
         """Whether looks over at least `linger` have found nothing to do or to wait for."""
@@ -174,7 +173,8 @@ class _Sweep:
             return False
         now = self._clock.now()
         has_more = next_look is not None and next_look <= now
-        if self._under_way or has_more or any(moment <= self._horizon for moment in self._upcoming.values()):
+        horizon = self._horizon
+        if has_more or self._is_at_work() or any(moment <= horizon for moment in self._upcoming.values()):
             self._idle_since = None
             return False
         self._idle_since = self._idle_since or now
@@ -182,25 +182,36 @@ class _Sweep:
 
     @property
     def _horizon(self) -> datetime:
-        return self._last_event + (_FAR_AHEAD if self._limits.horizon is None else self._limits.horizon)
+        """Up to when due times are of interest."""
+        horizon = self._limits.horizon
+        return self._clock.now() + _FAR_AHEAD if horizon is None else self._last_event + horizon
 
     def _wait(self, until: datetime | None) -> None:
         """Until then, or a run ends, or the stop is requested. None leaves it to the end of a run."""
         now = self._clock.now()
         moments = (now + _LONGEST_WAIT, until, self._limits.deadline)
         seconds = (min(moment for moment in moments if moment is not None) - now) / timedelta(seconds=1)
-        sleeper = self._parts.busy if self._under_way else self._parts.idle
+        sleeper = self._parts.busy if self._is_at_work() else self._parts.idle
         if seconds > 0:
             sleeper.wait(self._changed, seconds)
 
     def _wait_for_runs(self) -> None:
         while True:
             self._changed.clear()
-            if not self._under_way:
+            if not self._is_at_work():
                 return
             self._parts.busy.wait(self._changed, _LONGEST_WAIT / timedelta(seconds=1))
 
     # -- one queue ----------------------------------------------------------------------------------------------
+
+    def _turn(self, queue: str, lane: Lane) -> datetime | None:
+        """One queue's turn. What goes wrong in it is told, and the queue left alone for a while; the others go on."""
+        try:
+            return self._serve(queue, lane)
+        except Exception as error:  # noqa: BLE001 - the limiter fails, or no thread can be started, or it is a bug
+            kind = "rate limit of" if isinstance(error, StoreFailed) else "looking for work in"
+            self._parts.on_error(error, where=f"{kind} queue {queue}")
+            return self._clock.now() + _LONGEST_WAIT
 
     def _serve(self, queue: str, lane: Lane) -> datetime | None:
         """Start what is due, as far as slots are free. When to come back: None is when a slot gets free."""
@@ -212,24 +223,23 @@ class _Sweep:
         for _ in range(most):  # no more in one turn, or handlers that are fast would keep the other queues waiting
             if self._is_over() or not self._slots.take(queue, most):
                 return None
-            free = most - self._slots.taken(queue) + 1
-            candidate = self._next(lane, settings, free)
-            if candidate is None:
-                self._slots.give_back(queue)
-                self._note_upcoming(queue, lane.upcoming)
+            if not self._fill_slot(lane, settings, free=most - self._slots.taken(queue) + 1):
+                self._note_upcoming(queue, lane.upcoming(self._clock.now()))
                 return lane.wakes_at(self._clock.now())
-            self._start(candidate, settings)
         return self._clock.now()
 
-    def _next(self, lane: Lane, settings: QueueSettings, free: int) -> Candidate | None:
+    def _fill_slot(self, lane: Lane, settings: QueueSettings, *, free: int) -> bool:
+        """Start the next candidate in the slot that was taken, or give the slot back."""
+        started = False
         try:
-            return lane.next(settings, until=self._horizon, poll=self._poll(settings), slots=free)
-        except StoreFailed as failed:  # nothing starts without a token, and nothing else stops for it
-            self._parts.on_error(failed, where=f"rate limit of queue {settings.queue}")
-            return None
-        except BaseException:
-            self._slots.give_back(settings.queue)
-            raise
+            candidate = lane.next(settings, until=self._horizon, poll=self._poll(settings), slots=free)
+            if candidate is not None:
+                self._start(candidate, settings)
+                started = True
+        finally:
+            if not started:
+                self._slots.give_back(settings.queue)
+        return started
 
     def _poll(self, settings: QueueSettings) -> timedelta:
         """How often to look. A sweep that will end by itself must not miss what comes in while it goes on."""
@@ -245,7 +255,7 @@ class _Sweep:
     def _settings(self, queue: str) -> QueueSettings | None:
         try:
             return self._parts.queues.settings(queue)
-        except (QueueNotFound, ConfigInvalid, StoreFailed) as error:
+        except (QueueNotFound, ConfigInvalid, CorruptItem, StoreFailed) as error:
             self._parts.on_error(error, where=f"configuration of queue {queue}")
             return None
 
@@ -259,66 +269,83 @@ class _Sweep:
             return settings
         try:
             return self._parts.queues.settings(candidate.queue, definition=handler.definition)
-        except (ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the queue's own settings hold
             self._parts.on_error(error, where=f"options of the typed task {handler.ref}")
             return settings
 
     # -- one candidate, on a thread of its own ------------------------------------------------------------------
 
     def _start(self, candidate: Candidate, settings: QueueSettings) -> None:
-        self._count(under_way=1, started=1)
         thread = threading.Thread(
             target=self._work, args=(candidate, settings), name=f"rdq-run-{candidate.task_id}", daemon=True
         )
-        thread.start()
+        self._count(under_way=1, started=1, wake=False)
+        try:
+            thread.start()
+        except BaseException:  # the system has no more threads to give
+            self._count(under_way=-1, started=-1, wake=False)  # or it would be tried again at once, for ever
+            self._defer(candidate, settings)
+            raise
 
     def _work(self, candidate: Candidate, settings: QueueSettings) -> None:
+        claim = None
         try:
-            self._take_and_run(candidate, settings)
+            settings = self._as_defined(candidate, settings)
+            claim = self._take(candidate, settings)
+            if claim is not None:
+                self._run(claim, candidate, settings)
         except Exception as bug:  # noqa: BLE001 - a thread must not die in silence
             self._parts.on_error(bug, where=f"working on task {candidate.task_id}")
         finally:
-            self._last_event = self._clock.now()
-            self._count(under_way=-1)
-            self._changed.set()
-
-    def _take_and_run(self, candidate: Candidate, settings: QueueSettings) -> None:
-        claim, lane = None, self._lanes[candidate.queue]
-        settings = self._as_defined(candidate, settings)
-        try:
-            claim = self._take(candidate, settings, lane)
-        finally:
             if claim is None:
-                self._count(started=-1)
-                self._handler_gone(candidate.queue)
-        if claim is not None:
-            self._tally.add(candidate.queue, "claimed")
-            gone = functools.partial(self._handler_gone, candidate.queue)
+                self._slots.give_back(candidate.queue)
+            self._count(under_way=-1, started=-1 if claim is None else 0)
+
+    def _run(self, claim: Claim, candidate: Candidate, settings: QueueSettings) -> None:
+        self._tally.add(candidate.queue, "claimed")
+        gone = functools.partial(self._handler_gone, candidate.queue)
+        try:
             resolution = self._parts.runner.run(claim, settings, self._stop, handler_gone=gone)
             self._tally.add(candidate.queue, resolution)
-            lane.ended(candidate)
+        finally:
+            self._last_event = self._clock.now()
+            self._lanes[candidate.queue].ended(candidate)
 
-    def _take(self, candidate: Candidate, settings: QueueSettings, lane: Lane) -> Claim | None:
+    def _take(self, candidate: Candidate, settings: QueueSettings) -> Claim | None:
         """The claim to run; None when there is none, which has been counted."""
-        taken: Claim | Resolution | KeyBusy | None = KEY_BUSY  # what can't be read or reached waits just as long
+        lane, taken = self._lanes[candidate.queue], None
+        if self._is_out_of_time():
+            lane.started_nothing(candidate)
+            return None
         try:
             taken = self._parts.claimer.take(candidate, settings)
-        except (CorruptItem, StoreFailed) as error:
+        except Exception as error:  # noqa: BLE001 - what can't be read or reached waits like a busy key, and stops nobody
             self._parts.on_error(error, where=f"claiming task {candidate.task_id}")
+            taken = KEY_BUSY
         if isinstance(taken, Claim):
             return taken
         if isinstance(taken, KeyBusy):
-            self._tally.add(candidate.queue, "deferred")
-            lane.started_nothing(candidate, busy_until=self._clock.now() + self._poll(settings))
-        else:
-            self._tally.add(candidate.queue, "contended" if taken is None else taken)
-            lane.started_nothing(candidate)
+            self._defer(candidate, settings)
+            return None
+        self._tally.add(candidate.queue, "contended" if taken is None else taken)
+        if taken is not None:
+            self._last_event = self._clock.now()
+        lane.started_nothing(candidate)
         return None
 
-    def _count(self, *, under_way: int = 0, started: int = 0) -> None:
+    def _defer(self, candidate: Candidate, settings: QueueSettings) -> None:
+        self._tally.add(candidate.queue, "deferred")
+        busy_until = self._clock.now() + self._poll(settings)
+        self._lanes[candidate.queue].started_nothing(candidate, busy_until=busy_until)
+
+    def _count(self, *, under_way: int, started: int, wake: bool = True) -> None:
+        """Counting and waking are one step: whoever sees the count is not left waiting for the wake."""
         with self._lock:
             self._under_way += under_way
             self._started += started
+            self._changes += 1
+            if wake:
+                self._changed.set()
 
     def _handler_gone(self, queue: str) -> None:
         self._slots.give_back(queue)

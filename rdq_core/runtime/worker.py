@@ -1,11 +1,12 @@
 """The long-running worker: the engine in one process, until it is told to stop or has drained its queues."""
 
+import contextlib
 import os
+import queue
 import signal
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
-from types import FrameType
 from typing import Final
 
 from rdq_core.engine.ports import HandlerSource
@@ -19,7 +20,9 @@ from rdq_core.runtime.wiring import Parts
 DRAIN_HORIZON: Final = timedelta(hours=1)
 GRACE: Final = timedelta(seconds=25)
 """How long handlers that don't heed their cancellation may go on after SIGTERM; then their tasks are released."""
-_STOPPED_AT_ONCE: Final = 128
+AT_ONCE: Final = timedelta(seconds=3)
+"""How long the releases may take that a second signal asks for."""
+_ENDED_BY_SIGNAL: Final = 128
 
 
 class Worker:
@@ -54,18 +57,35 @@ class Worker:
         """Serve until nothing is due within `horizon`, as two readings agree."""
         return self._sweeper.sweep(SweepLimits(horizon=horizon), self._stop)
 
-    def stop(self) -> None:
-        """Claim nothing more; ask handlers to stop, and release what they give up or haven't done after the grace."""
-        self._stop.request(deadline=self._parts.clock.now() + self._grace)
+    @property
+    def has_stragglers(self) -> bool:
+        """Whether a handler still runs that ignored its end. It is on a daemon thread, but may have started others."""
+        return self._sweeper.slots.any_taken
+
+    def stop(self, *, grace: timedelta | None = None) -> None:
+        """Claim nothing more; ask handlers to stop, and release what they give up or haven't done after the grace.
+
+        Called again, it can only shorten what is left of the grace. Zero or less releases everything at once.
+        """
+        self._stop.request(deadline=self._parts.clock.now() + (self._grace if grace is None else grace))
 
     def stop_on_signals(self) -> None:
-        """Stop on SIGTERM and SIGINT; at once, leaving leases to lapse, on the second. For the main thread only."""
+        """Stop on SIGTERM and SIGINT. The second releases at once what still runs; what that can't within three
+        seconds, or by a third signal, is left to its lease. For the main thread only.
+        """
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("signals are the main thread's")
+        signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+        threading.Thread(target=self._heed, args=(signals,), name="rdq-signals", daemon=True).start()
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
+            # A handler interrupts the main thread anywhere, also where it holds a lock; this put alone takes none.
+            signal.signal(number, lambda number, _frame: signals.put(number))
 
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        if self._stop.requested:
-            os._exit(_STOPPED_AT_ONCE + number)
+    def _heed(self, signals: "queue.SimpleQueue[int]") -> None:
+        signals.get()
         self.stop()
+        number = signals.get()
+        self.stop(grace=timedelta(0))
+        with contextlib.suppress(queue.Empty):
+            number = signals.get(timeout=AT_ONCE.total_seconds())
+        os._exit(_ENDED_BY_SIGNAL + number)

@@ -85,6 +85,7 @@ def test_sigterm_is_a_normal_end(local: AtomicMotoServer, shell: Shell, tmp_path
         (["payments.py"], "a module's name is needed"),
         (["payments:nothing"], "has no Registry named nothing"),
         (["payments", "--drain", "--drain-horizon", "60"], "drain_horizon"),
+        (["payments", "--grace", "25"], "grace"),
         (["payments", "-q", "far"], "served by the sweeper"),
     ],
 )

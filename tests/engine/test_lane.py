@@ -119,6 +119,35 @@ def test_tasks_of_one_key_run_one_after_the_other_in_due_order() -> None:
     assert (overlaps[0], log) == (1, sorted(log))
 
 
+def test_a_long_line_of_followers_starts_in_due_order_too() -> None:
+    world = World(dispatch={"concurrency": 8, "batch_size": 10})
+    log = a_log_of_keys(world)
+    for number in range(100):
+        world.submit(f"{number:02d}", concurrency_key="ann")
+        world.clock.advance("1ms")
+    assert world.sweep(SweepLimits(horizon=timedelta(seconds=10))).completed == 100
+    assert log == sorted(log)
+
+
+def test_a_follower_that_is_seen_many_times_waits_in_line_once() -> None:
+    world = World(dispatch={"concurrency": 2})
+    log: list[str] = []
+
+    def handler(order: str) -> None:
+        log.append(order)
+        for _ in range(20 if order == "first" else 0):
+            world.clock.advance("1s")
+            threading.Event().wait(0.002)
+
+    world.handler(handler)
+    for order in ("first", "second", "third"):
+        world.submit(order, concurrency_key="ann")
+        world.clock.advance("1ms")
+    report = world.sweep(SweepLimits(horizon=timedelta(seconds=10)))
+    assert (report.completed, report.contended) == (3, 0)
+    assert log == ["first", "second", "third"]
+
+
 def count_reads(world: World) -> list[int]:
     """A list that grows with each page of candidates that is read."""
     reads: list[int] = []

@@ -136,6 +136,19 @@ def raises(error: BaseException) -> Callable[[str], None]:
     return handler
 
 
+def sleeps_until(world: World, span: timedelta, call: Callable[[float], object]) -> None:
+    """Have `call` called once, when an idle sweep has slept for so long."""
+    start, wait, waiting = world.clock.now(), world.parts.idle.wait, [call]
+
+    def slept(wake: threading.Event, seconds: float) -> bool:
+        if waiting and world.clock.now() - start >= span:
+            waiting.pop()(seconds)
+            return True
+        return wait(wake, seconds)
+
+    world.parts.idle.wait = slept  # type: ignore[method-assign]
+
+
 def until(condition: Callable[[], bool], *, patience: float = 10.0) -> None:
     """Wait for another thread in real time; fail when it never gets there."""
     glance = threading.Event()

@@ -1,65 +1,25 @@
 """Real processes, one of them killed with requests open: nothing is lost, and the record says what happened."""
 
-import json
-import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from rdq_core.client.rdq import Rdq
 from rdq_core.domain.attempt import Outcome
 from rdq_core.domain.task import Status, Task
-from rdq_core.stores.dynamodb.schema import Tables
+from tests.processes.commands import TABLES, Commands
 from tests.processes.receiver import HoldingReceiver, Request
 from tests.support.engines import Engine
 
 pytestmark = [pytest.mark.processes, pytest.mark.ministack]
 
-HERE: Final = Path(__file__).parent
-RDQ: Final = str(Path(sys.executable).with_name("rdq"))
-TABLES: Final = Tables("rdq-tasks", "rdq-dlq", "rdq-control", "rdq-audit")
 TASKS: Final = 1_000
 HELD: Final = 3
 CONCURRENCY: Final = 8
-
-
-class Commands:
-    """`rdq` as a shell would run it, against one engine."""
-
-    def __init__(self, engine: Engine, receiver: HoldingReceiver) -> None:
-        self._environment = {
-            **engine.environment,
-            "PATH": os.environ["PATH"],
-            "RECEIVER": receiver.url,
-            "NO_PROXY": "127.0.0.1",
-        }
-
-    def run(self, *arguments: str, given: bytes = b"") -> Any:
-        """The document that a command prints."""
-        done = subprocess.run(
-            [RDQ, *arguments, "-o", "json"],
-            input=given,
-            capture_output=True,
-            cwd=HERE,
-            env=self._environment,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr.decode()
-        return json.loads(done.stdout)
-
-    def worker(self) -> subprocess.Popen[bytes]:
-        arguments = [RDQ, "worker", "handlers", "--drain", "--drain-horizon", "10s", "-o", "json"]
-        return subprocess.Popen(
-            arguments, cwd=HERE, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
 
 
 def submitted(rdq: Commands) -> dict[str, bytes]:
@@ -75,7 +35,8 @@ def submitted(rdq: Commands) -> dict[str, bytes]:
 
 def with_one_killed(rdq: Commands, receiver: HoldingReceiver) -> Sequence[Request]:
     """Two workers until the work is done; one is killed while the receiver holds its requests. What it held then."""
-    workers = [rdq.worker(), rdq.worker()]
+    arguments = ("handlers", "--drain", "--drain-horizon", "10s")
+    workers = [rdq.worker(*arguments), rdq.worker(*arguments)]
     try:
         held = receiver.wait_until_held(HELD, seconds=60)
         victim = next(worker for worker in workers if worker.pid == receiver.victim)
@@ -100,7 +61,7 @@ def read_back(engine: Engine, ids: Sequence[str]) -> Mapping[str, Task]:
 @pytest.mark.parametrize("kill_at", [1, 150, 400, 700, 950])
 def test_a_killed_worker_loses_nothing_and_is_on_record(ministack: Engine, kill_at: int) -> None:
     with HoldingReceiver(hold_from=kill_at) as receiver:
-        rdq = Commands(ministack, receiver)
+        rdq = Commands(ministack, RECEIVER=receiver.url)
         rdq.run("init")
         rdq.run("queue", "apply", "queues.yaml")
         payloads = submitted(rdq)
