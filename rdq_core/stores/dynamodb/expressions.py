@@ -3,8 +3,9 @@
     claim ── IS_WAITING · IS_DUE · IS_AS_SEEN · IS_READABLE         reclaim ── IS_HELD_BY_CALLER · IS_DUE
     settling ── IS_HELD_BY_CALLER                                   cancel ── IS_LIVE
     redrive ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED · IS_NOT_DONE  purge ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED
-    submit ── IS_ABSENT or HAS_EXPIRED                              configuration ── IS_UNCONFIGURED or
-                                                                    IS_DECLARED_AS_READ · IS_OVERRIDDEN_AS_READ
+    submit ── IS_ABSENT or HAS_EXPIRED                              forget ── IS_THIS_LIFE · IS_DEAD or IS_NOT_DEAD
+    tombstone ── IS_FORGOTTEN_NO_LATER                              configuration ── IS_UNCONFIGURED or
+    prepared submit ── the same as submit, IS_NOT_FORGOTTEN_SINCE   IS_DECLARED_AS_READ · IS_OVERRIDDEN_AS_READ
     slot ── SLOT_IS_FREE or SLOT_IS_AS_SEEN; its end ── SLOT_IS_OURS
     rate limit ── NOBODY_TOOK_YET or IS_HANDED_OUT_AS_READ
 
@@ -88,6 +89,26 @@ BODY_IS_THERE: Final = _clause("BODY_IS_THERE", "attribute_exists(#kind)")
 
 BODY_ENDS_SOONER: Final = _clause("BODY_ENDS_SOONER", "#expires_at < :body_ends_at")
 """The body's end is before the new one: a renewal never shortens a life, nor gives an end to what has none."""
+
+HAS_AN_END: Final = _clause("HAS_AN_END", "attribute_exists(#expires_at)")
+"""The reference exists and would end: an update of a missing one would make an empty one that nothing removes."""
+
+IS_THIS_LIFE: Final = _clause("IS_THIS_LIFE", "#life = :life")
+"""It is the task that the reference leads to: a later one under the same id was not asked to be forgotten."""
+
+IS_NOT_DEAD: Final = _clause("IS_NOT_DEAD", "#status <> :dead")
+"""It has no entry in the DLQ: one that has died in the meantime must not leave its entry behind."""
+
+IS_FORGOTTEN_NO_LATER: Final = _clause(
+    "IS_FORGOTTEN_NO_LATER", "attribute_not_exists(#forgotten_at) OR #forgotten_at < :forgotten_at"
+)
+"""No tombstone says a later moment: a forget that was held up doesn't take back another's."""
+
+IS_NOT_FORGOTTEN_SINCE: Final = _clause(
+    "IS_NOT_FORGOTTEN_SINCE", "attribute_not_exists(#forgotten_at) OR #forgotten_at < :since"
+)
+"""The target or requester wasn't forgotten since the task was prepared: a transaction can ask, so it needs no check
+afterwards."""
 
 IS_UNCONFIGURED: Final = _clause("IS_UNCONFIGURED", "attribute_not_exists(#revision)")
 """Nobody has configured the queue in the meantime."""
