@@ -7,7 +7,7 @@ which goes last. A row whose submit was cut short before it could read the tombs
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from rdq_core.domain.references import Reference, is_forgotten
@@ -21,6 +21,8 @@ from rdq_core.stores.dynamodb.schema import ENTRY, STATE, Attr
 from rdq_core.stores.dynamodb.transact import ConditionFailed, conditioned
 from rdq_core.stores.dynamodb.values import text
 
+_UNDER_WAY: Final = timedelta(hours=1)
+"""How long the row of a reference may take to come: longer than any submit, and than a prepared one is good for."""
 _TRIES: Final = 8
 """How often a row is deleted that dies or is sent back while it is deleted."""
 
@@ -39,8 +41,8 @@ class Forgetting:
     def _end(self, mention: Mention, reference: Reference, now: datetime) -> bool:
         item = end_life(self._access, mention.task_id, mention.life)
         row = maybe_row(item)
-        # One with an end that leads to no row may have its row yet to come: it stays, for a forget that comes later.
-        if item is not None or not mention.ends:
+        # A young one that leads to no row may have its row yet to come: it stays, for a forget that comes later.
+        if item is not None or not (mention.ends and now < mention.created_at + _UNDER_WAY):
             digests = row.references if row is not None else (reference.digest,)
             self._access.references.discard(mention.task_id, mention.life, digests)
         return item is not None and (row is None or not row.is_gone(now))
