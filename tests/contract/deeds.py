@@ -422,8 +422,9 @@ RACES: Final[tuple[tuple[Prepare, Meanwhile], ...]] = (
     *((deed, other) for deed in (redrive, redrive_edited, purge) for other in ABOUT_A_DEAD_TASK),
     *((cancel, other) for other in (takes_over, takes_over_and_succeeds, purges_and_begins_anew, cancels)),
     *((deed, other) for deed in (submit, submit_many) for other in ABOUT_A_NEW_TASK),
-    *((forget, other) for other in ABOUT_A_HELD_TASK),
-    *((forget_dead, other) for other in ABOUT_A_DEAD_TASK),
+    # A task that is being forgotten is taken over by nobody any more: whoever tries removes it.
+    *((forget, other) for other in (cancels, cancels_and_begins_anew)),
+    *((forget_dead, other) for other in (redrives, redrives_with_another_payload, purges, purges_and_begins_anew)),
 )
 
 
