@@ -10,7 +10,7 @@ from rdq_core.errors import StoreFailed, TaskConflict
 from rdq_core.stores.dynamodb.access import Access, values_at
 from rdq_core.stores.dynamodb.drafting import NewTaskItems, discard_loser, drafted, put_before
 from rdq_core.stores.dynamodb.expressions import HAS_EXPIRED, IS_ABSENT, any_of
-from rdq_core.stores.dynamodb.forgetting import end_life
+from rdq_core.stores.dynamodb.forgetting import end_life, is_row_forgotten
 from rdq_core.stores.dynamodb.items import read_row
 from rdq_core.stores.dynamodb.reading import assembled
 from rdq_core.stores.dynamodb.transact import ConditionFailed
@@ -61,6 +61,10 @@ def _already_there(access: Access, new: NewTaskItems, came_back: Mapping[str, An
     stored = read_row(came_back)
     if stored.life == new.row.life:
         return checked(access, new, Submission(assembled(access, stored), created=True))
+    if is_row_forgotten(access, stored):
+        # Its submitter died before it could find out.
+        end_life(access, task.id, stored.life)
+        return put_row(access, new)
     discard_loser(access, new)
     if stored.task.queue != task.queue:
         raise TaskConflict(f"task {task.id} exists in queue {stored.task.queue}", task_id=task.id)
