@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rdq_core.domain.task import Status
-from tests.dynamodb.twins import FAULTS, IDS, LIKELY, NO_FAULT, VERBS, Twins
+from tests.dynamodb.twins import FAULTS, IDS, NO_FAULT, VERBS, Twins, likely
 from tests.support.engines import Engine
 
 EXAMPLES = 40
@@ -48,7 +48,7 @@ def step(twins: Twins, data: st.DataObject) -> None:
     twins.clock.advance(data.draw(st.sampled_from(TIMES), "time"))
     task_id = data.draw(st.sampled_from(IDS), "task")
     odd = data.draw(st.integers(0, 9), "odd") == 9
-    verb = data.draw(st.sampled_from(tuple(VERBS) if odd else LIKELY[twins.status(task_id)]), "verb")
+    verb = data.draw(st.sampled_from(tuple(VERBS) if odd else likely(twins, task_id)), "verb")
     call = VERBS[verb](twins, task_id, data.draw(st.integers(0, 15), "variant"))
     fault = data.draw(st.sampled_from((NO_FAULT, *FAULTS)), "fault")
     twins.make(call, fault, data.draw(st.integers(1, 4), "at"))
