@@ -155,7 +155,7 @@ def connect(
             ids=ids,
             jitter=jitter,
             sleeper=sleeper,
-            shards_ever=lambda queue: queues.settings(queue).shards_ever,
+            shards_ever=queues.shards_ever,
             s3=_client("s3", os.environ) if bucket else None,
             body_bucket=bucket,
         ),
@@ -173,7 +173,7 @@ def connect(
 
 def _storage_clock(client: Any, tables: "Tables") -> Clock:
     from rdq_core.stores.dynamodb.clock import StorageClock
-    from rdq_core.stores.dynamodb.control import any_key
+    from rdq_core.stores.dynamodb.queue_items import any_key
 
     clock = StorageClock(SystemClock(), probe=lambda: client.get_item(TableName=tables.control, Key=any_key()))
     clock.listen_to(client)

@@ -77,6 +77,78 @@ def test_a_reading_serves_until_it_is_too_old(on_dynamodb: Dynamo, fresh_for: ti
     assert all(request.params["ConsistentRead"] for request in requests.requests)
 
 
+def test_a_submitter_reads_its_own_queue_once_a_minute(on_dynamodb: Dynamo) -> None:
+    client = on_dynamodb.engine.dynamodb
+    queues = on_dynamodb.queues(client, submits_fresh_for=FRESH_FOR_SUBMITS)
+    declare(on_dynamodb, retry={"max_attempts": 2})
+    declare(on_dynamodb, "email")
+    with FaultScript(client) as requests:
+        queues.for_submits("billing")
+        declare(on_dynamodb, after=1, retry={"max_attempts": 3})
+        on_dynamodb.clock.advance(FRESH_FOR_SUBMITS - timedelta(milliseconds=1))
+        old = queues.for_submits("billing")
+        on_dynamodb.clock.advance(timedelta(milliseconds=1))
+        new = queues.for_submits("billing")
+
+    assert (old.retry.max_attempts, new.retry.max_attempts) == (2, 3)
+    assert [request.operation for request in requests.requests] == ["GetItem", "GetItem"]
+    assert all(request.params["ConsistentRead"] for request in requests.requests)
+
+
+def test_what_a_sweep_has_read_in_the_same_process_serves_a_submitter_too(on_dynamodb: Dynamo) -> None:
+    client = on_dynamodb.engine.dynamodb
+    queues = on_dynamodb.queues(client, fresh_for=FRESH_FOR_SWEEPS, submits_fresh_for=FRESH_FOR_SUBMITS)
+    declare(on_dynamodb)
+    with FaultScript(client) as requests:
+        queues.settings("billing")
+        on_dynamodb.clock.advance("30s")
+        queues.for_submits("billing")
+
+    assert [request.operation for request in requests.requests] == ["Query"]
+
+
+def test_a_submitter_hears_of_a_new_queue_at_once(on_dynamodb: Dynamo) -> None:
+    queues = on_dynamodb.queues(submits_fresh_for=FRESH_FOR_SUBMITS)
+    with pytest.raises(QueueNotFound):
+        queues.for_submits("billing")
+
+    declare(on_dynamodb)
+
+    assert queues.for_submits("billing").revision == 1
+
+
+def test_a_submitter_hears_at_once_that_a_queue_stays_after_all(on_dynamodb: Dynamo) -> None:
+    queues = on_dynamodb.queues(submits_fresh_for=FRESH_FOR_SUBMITS)
+    declare(on_dynamodb, owner="one")
+    on_dynamodb.queues().begin_delete("billing", now=on_dynamodb.clock.now())
+    assert queues.for_submits("billing").deleting
+    assert queues.settings("billing").deleting
+
+    declare(on_dynamodb, after=1, owner="one")
+
+    assert not queues.for_submits("billing").deleting
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_a_submitter_is_told_of_an_item_that_nobody_can_read(on_dynamodb: Dynamo, garbage: str) -> None:
+    put(on_dynamodb, "broken", **GARBAGE[garbage])
+
+    with pytest.raises(CorruptItem, match="broken"):
+        on_dynamodb.queues().for_submits("broken")
+
+
+def test_a_tombstone_s_shards_are_still_known(on_dynamodb: Dynamo) -> None:
+    declare(on_dynamodb, index_shards=9)
+    queues = on_dynamodb.queues()
+    now = on_dynamodb.clock.now()
+
+    assert queues.end_delete(queues.begin_delete("billing", now=now), now=now)
+
+    assert queues.shards_ever("billing") == 9
+    with pytest.raises(QueueNotFound):
+        queues.shards_ever("email")
+
+
 def test_setting_the_clock_back_makes_nothing_fresh(on_dynamodb: Dynamo) -> None:
     queues = on_dynamodb.queues(fresh_for=FRESH_FOR_SWEEPS)
     declare(on_dynamodb, retry={"max_attempts": 2})
@@ -161,6 +233,23 @@ def test_a_deploy_in_between_is_a_conflict_and_stays(on_dynamodb: Dynamo) -> Non
             on_dynamodb.queues(client).put_declared("billing", {"owner": "slower"}, {}, expected_revision=1)
 
     assert on_dynamodb.queues().settings("billing").owner == "faster"
+
+
+def test_a_deletion_that_begins_in_between_survives_an_override_and_a_pause(on_dynamodb: Dynamo) -> None:
+    from rdq_core.config.stored import Override
+
+    declare(on_dynamodb)
+    client = on_dynamodb.engine.dynamodb
+    began = on_dynamodb.clock.now()
+    over = Override(layer={"retry": {"jitter": 0.5}}, reason="herd")
+    with FaultScript(client) as faults:
+        faults.interleave(lambda: on_dynamodb.queues().begin_delete("billing", now=began), "UpdateItem")
+        on_dynamodb.queues(client).put_override("billing", over, expected_revision=0)
+    on_dynamodb.queues().pause("billing", paused=True, now=began)
+
+    stored = on_dynamodb.queues().stored("billing")
+    assert stored is not None
+    assert (stored.deleting_at, stored.override) == (began, over)
 
 
 def test_a_pause_in_between_survives_a_deploy(on_dynamodb: Dynamo) -> None:

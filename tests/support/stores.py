@@ -49,7 +49,9 @@ class Dynamo:
             shards_ever=self.shards_ever,
         )
 
-    def queues(self, client: Any = None, *, fresh_for: timedelta = timedelta(0)) -> DynamoQueues:
+    def queues(
+        self, client: Any = None, *, fresh_for: timedelta = timedelta(0), submits_fresh_for: timedelta = timedelta(0)
+    ) -> DynamoQueues:
         """Queue configuration, read anew each time unless told otherwise."""
         return DynamoQueues(
             client or self.engine.dynamodb,
@@ -58,6 +60,7 @@ class Dynamo:
             jitter=NoJitter(),
             sleeper=SkipsSleep(self.clock),
             fresh_for=fresh_for,
+            submits_fresh_for=submits_fresh_for,
         )
 
     def items_of(self, task_id: str, client: Any = None) -> dict[str, Any]:
