@@ -10,11 +10,13 @@ from typing import Any, Final
 
 import pytest
 
-from rdq_core.engine.ports import QueueStore
+from rdq_core.engine.ports import AuditLog, QueueStore
 from rdq_core.runtime.system import SystemIds
+from rdq_core.stores.dynamodb.audit import DynamoAudit
 from rdq_core.stores.dynamodb.control import DynamoQueues
 from rdq_core.stores.dynamodb.schema import Tables, definitions
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
+from rdq_core.stores.memory_audit import MemoryAudit
 from rdq_core.stores.memory_queues import MemoryQueues
 from rdq_core.testing.clock import FrozenClock, NoJitter, SkipsSleep
 from tests.support.engines import Engine
@@ -63,6 +65,12 @@ class Dynamo:
             submits_fresh_for=submits_fresh_for,
         )
 
+    def audit(self, client: Any = None) -> DynamoAudit:
+        """The audit log."""
+        return DynamoAudit(
+            client or self.engine.dynamodb, self.tables, jitter=NoJitter(), sleeper=SkipsSleep(self.clock)
+        )
+
     def items_of(self, task_id: str, client: Any = None) -> dict[str, Any]:
         """All that is stored under a task's id, by its kind."""
         client = client or self.engine.dynamodb
@@ -98,3 +106,11 @@ def queues(request: pytest.FixtureRequest) -> QueueStore:
     if request.param == "memory":
         return MemoryQueues(clock=FrozenClock(EPOCH_OF_TESTS))
     return dynamo_on(request.getfixturevalue(request.param)).queues()
+
+
+@pytest.fixture(params=ALL_ENGINES)
+def audit(request: pytest.FixtureRequest) -> AuditLog:
+    """An empty audit log, in each store in turn."""
+    if request.param == "memory":
+        return MemoryAudit()
+    return dynamo_on(request.getfixturevalue(request.param)).audit()

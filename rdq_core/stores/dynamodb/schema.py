@@ -120,7 +120,6 @@ class Attr(StrEnum):
     PRINCIPAL = "principal"
     IS_VERIFIED = "verified"
     OPERATION = "operation"
-    QUEUE = "queue"
     REASON = "reason"
     PHASE = "phase"
     DETAIL = "detail"
