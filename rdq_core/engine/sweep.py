@@ -30,6 +30,7 @@ from rdq_core.engine.ports import (
     TaskStore,
 )
 from rdq_core.engine.reconcile import Reconcilers
+from rdq_core.engine.removal import Removals
 from rdq_core.engine.report import SweepReport, Tally
 from rdq_core.engine.run import Runner
 from rdq_core.engine.slots import Slots
@@ -79,6 +80,7 @@ class SweepParts:
     runner: Runner
     limiter: RateLimiter
     reconcilers: Reconcilers
+    removals: Removals
     serves: Sequence[str]
     host: Host
     clock: Clock
@@ -89,24 +91,29 @@ class SweepParts:
 
 
 class Sweeper:
-    """Sweeps the queues that this host serves. One object a process; its slots outlive the single sweep."""
+    """Sweeps the queues that this host serves. One object a process.
+
+    Its slots outlive the single sweep, and so does its memory of the suspended overrides that it has told of.
+    """
 
     def __init__(self, parts: SweepParts) -> None:
         self._parts = parts
         self.slots = Slots()
+        self.suspensions: set[tuple[str, int]] = set()
 
     def sweep(self, limits: SweepLimits, stop: Stop | None = None) -> SweepReport:
         """Sweep until the limits say so or `stop` is requested. Never raises for a task's failure."""
-        return _Sweep(self._parts, self.slots, limits, stop or Stop()).run()
+        return _Sweep(self._parts, self, limits, stop or Stop()).run()
 
 
 class _Sweep:
     """The state of one sweep."""
 
-    def __init__(self, parts: SweepParts, slots: Slots, limits: SweepLimits, stop: Stop) -> None:
+    def __init__(self, parts: SweepParts, sweeper: Sweeper, limits: SweepLimits, stop: Stop) -> None:
         self._parts = parts
         self._clock = parts.clock
-        self._slots = slots
+        self._slots = sweeper.slots
+        self._suspensions = sweeper.suspensions
         self._limits = limits
         self._stop = stop
         self._tally = Tally()
@@ -151,6 +158,7 @@ class _Sweep:
         if now >= self._next_cycle:
             self._next_cycle = now + _LONGEST_WAIT
             self._parts.reconcilers.run()
+            self._parts.removals.run()
 
     # -- when to go on ------------------------------------------------------------------------------------------
 
@@ -254,10 +262,19 @@ class _Sweep:
 
     def _settings(self, queue: str) -> QueueSettings | None:
         try:
-            return self._parts.queues.settings(queue)
-        except (QueueNotFound, ConfigInvalid, CorruptItem, StoreFailed) as error:
+            settings = self._parts.queues.settings(queue)
+        except (ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed) as error:
             self._parts.on_error(error, where=f"configuration of queue {queue}")
             return None
+        if settings.override_suspended and (queue, settings.revision) not in self._suspensions:
+            self._suspensions.add((queue, settings.revision))
+            suspended = ConfigInvalid(
+                f"queues.{queue}",
+                "what people set contradicts what was declared since, and is left out",
+                hint=f"rdq queue get {queue}",
+            )
+            self._parts.on_error(suspended, where=f"configuration of queue {queue}")
+        return settings
 
     def _as_defined(self, candidate: Candidate, settings: QueueSettings) -> QueueSettings:
         """The settings with the options that the candidate's handler was defined with, where this host knows it.

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rdq_core.config.settings import Host
+from rdq_core.engine.audit import Auditor, Principal
 from rdq_core.engine.cancel import Canceller
 from rdq_core.engine.ports import (
+    AuditLog,
     Clock,
     ErrorSink,
     EventSink,
@@ -27,6 +29,7 @@ from rdq_core.runtime.relay import PROCESS_ERRORS, ErrorRelay, Listener
 from rdq_core.runtime.system import SystemClock, SystemIds, SystemJitter, SystemSleeper
 
 if TYPE_CHECKING:
+    from rdq_core.engine.removal import Removals
     from rdq_core.engine.sweep import Sweeper
     from rdq_core.stores.dynamodb.schema import Tables
 
@@ -44,6 +47,7 @@ class Parts:
     store: TaskStore
     queues: QueueStore
     limiter: RateLimiter
+    audit: AuditLog
     clock: Clock
     ids: IdSource
     jitter: Jitter
@@ -72,6 +76,16 @@ class Parts:
     def redriver(self) -> Redriver:
         """What sends dead tasks back."""
         return Redriver(self.store, self.queues, clock=self.clock, events=self.events)
+
+    def auditor(self, principal: Principal) -> Auditor:
+        """What records this principal's operations."""
+        return Auditor(self.audit, principal, clock=self.clock, ids=self.ids)
+
+    def removals(self, auditor: Auditor) -> "Removals":
+        """What brings deletions of queues to their end."""
+        from rdq_core.engine.removal import Removals
+
+        return Removals(self.queues, self.store, auditor, clock=self.clock, on_error=self.on_error)
 
     def sweeper(
         self,
@@ -116,6 +130,7 @@ class Parts:
                 reconcilers=Reconcilers(
                     [repair.by(rdq) for repair in handlers.repairs], sleeper=self.busy, on_error=self.on_error
                 ),
+                removals=self.removals(self.auditor(Principal(f"rdq on {worker}"))),
                 serves=tuple(serves),
                 host=host,
                 clock=self.clock,
@@ -136,6 +151,7 @@ def connect(
     `clock` is the machine's, kept right by DynamoDB's answers, unless another is given. Raises Unavailable when a
     table's name or the region is missing.
     """
+    from rdq_core.stores.dynamodb.audit import DynamoAudit
     from rdq_core.stores.dynamodb.control import DynamoQueues
     from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
     from rdq_core.stores.dynamodb.schema import Tables
@@ -161,6 +177,7 @@ def connect(
         ),
         queues=queues,
         limiter=DynamoRateLimiter(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
+        audit=DynamoAudit(client, tables, jitter=jitter, sleeper=sleeper),
         clock=clock,
         ids=ids,
         jitter=jitter,
