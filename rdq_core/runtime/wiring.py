@@ -31,6 +31,7 @@ from rdq_core.runtime.system import SystemClock, SystemIds, SystemJitter, System
 if TYPE_CHECKING:
     from rdq_core.engine.removal import Removals
     from rdq_core.engine.sweep import Sweeper
+    from rdq_core.ops.queue_edits import QueueEditor
     from rdq_core.stores.dynamodb.schema import Tables
 
 BODY_BUCKET: Final = "RDQ_BODY_BUCKET"
@@ -86,6 +87,14 @@ class Parts:
         from rdq_core.engine.removal import Removals
 
         return Removals(self.queues, self.store, auditor, clock=self.clock, on_error=self.on_error)
+
+    def editor(self, principal: Principal) -> "QueueEditor":
+        """What changes queues for this principal."""
+        from rdq_core.ops.queue_edits import QueueEditor
+
+        auditor = self.auditor(principal)
+        removals = self.removals(auditor)
+        return QueueEditor(self.queues, self.store, auditor, removals, clock=self.clock, sleeper=self.idle)
 
     def sweeper(
         self,

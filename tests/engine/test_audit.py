@@ -35,7 +35,7 @@ def records(log: MemoryAudit) -> list[AuditRecord]:
 def test_an_intent_stands_before_the_operation_and_its_end_after_it() -> None:
     log = MemoryAudit()
 
-    with an_auditor(log).recorded("queue.set", "billing", reason="a rush", keys=2) as result:
+    with an_auditor(log).recorded("queue.set", "billing", reason="a rush", detail={"keys": 2}) as result:
         (intent,) = records(log)
         result["revision"] = 3
 
