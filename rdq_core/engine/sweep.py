@@ -15,16 +15,15 @@ from rdq_core.config.settings import Host, QueueSettings
 from rdq_core.domain.lease import Claim
 from rdq_core.engine.claims import Claimer
 from rdq_core.engine.feed import Feed
+from rdq_core.engine.in_force import InForce
 from rdq_core.engine.lane import Lane
 from rdq_core.engine.ports import (
     KEY_BUSY,
     Candidate,
     Clock,
     ErrorSink,
-    HandlerSource,
     Jitter,
     KeyBusy,
-    QueueSource,
     RateLimiter,
     Sleeper,
     TaskStore,
@@ -35,7 +34,7 @@ from rdq_core.engine.report import SweepReport, Tally
 from rdq_core.engine.run import Runner
 from rdq_core.engine.slots import Slots
 from rdq_core.engine.stopping import Stop
-from rdq_core.errors import ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed
+from rdq_core.errors import StoreFailed
 
 _FAR_AHEAD: Final = timedelta(days=1)
 _LONGEST_WAIT: Final = timedelta(seconds=1)
@@ -74,8 +73,7 @@ class SweepParts:
     """What a sweep works with. `serves` are the queues, `host` is the kind of host that this is."""
 
     store: TaskStore
-    queues: QueueSource
-    handlers: HandlerSource
+    in_force: InForce
     claimer: Claimer
     runner: Runner
     limiter: RateLimiter
@@ -91,29 +89,24 @@ class SweepParts:
 
 
 class Sweeper:
-    """Sweeps the queues that this host serves. One object a process.
-
-    Its slots outlive the single sweep, and so does its memory of the suspended overrides that it has told of.
-    """
+    """Sweeps the queues that this host serves. One object a process; its slots outlive the single sweep."""
 
     def __init__(self, parts: SweepParts) -> None:
         self._parts = parts
         self.slots = Slots()
-        self.suspensions: set[tuple[str, int]] = set()
 
     def sweep(self, limits: SweepLimits, stop: Stop | None = None) -> SweepReport:
         """Sweep until the limits say so or `stop` is requested. Never raises for a task's failure."""
-        return _Sweep(self._parts, self, limits, stop or Stop()).run()
+        return _Sweep(self._parts, self.slots, limits, stop or Stop()).run()
 
 
 class _Sweep:
     """The state of one sweep."""
 
-    def __init__(self, parts: SweepParts, sweeper: Sweeper, limits: SweepLimits, stop: Stop) -> None:
+    def __init__(self, parts: SweepParts, slots: Slots, limits: SweepLimits, stop: Stop) -> None:
         self._parts = parts
         self._clock = parts.clock
-        self._slots = sweeper.slots
-        self._suspensions = sweeper.suspensions
+        self._slots = slots
         self._limits = limits
         self._stop = stop
         self._tally = Tally()
@@ -223,7 +216,7 @@ class _Sweep:
 
     def _serve(self, queue: str, lane: Lane) -> datetime | None:
         """Start what is due, as far as slots are free. When to come back: None is when a slot gets free."""
-        settings = self._settings(queue)
+        settings = self._parts.in_force.of(queue)
         if settings is None or settings.paused or settings.host not in (self._parts.host, Host.ANY):
             self._upcoming.pop(queue, None)
             return self._clock.now() + _LONGEST_WAIT
@@ -260,36 +253,6 @@ class _Sweep:
         else:
             self._upcoming[queue] = moment
 
-    def _settings(self, queue: str) -> QueueSettings | None:
-        try:
-            settings = self._parts.queues.settings(queue)
-        except (ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed) as error:
-            self._parts.on_error(error, where=f"configuration of queue {queue}")
-            return None
-        if settings.override_suspended and (queue, settings.revision) not in self._suspensions:
-            self._suspensions.add((queue, settings.revision))
-            suspended = ConfigInvalid(
-                f"queues.{queue}",
-                "what people set contradicts what was declared since, and is left out",
-                hint=f"rdq queue get {queue}",
-            )
-            self._parts.on_error(suspended, where=f"configuration of queue {queue}")
-        return settings
-
-    def _as_defined(self, candidate: Candidate, settings: QueueSettings) -> QueueSettings:
-        """The settings with the options that the candidate's handler was defined with, where this host knows it.
-
-        Options that contradict what is declared are left out, as the queue's owner would expect, and reported.
-        """
-        handler = self._parts.handlers.find(candidate.handler_ref)
-        if handler is None or not handler.definition:
-            return settings
-        try:
-            return self._parts.queues.settings(candidate.queue, definition=handler.definition)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the queue's own settings hold
-            self._parts.on_error(error, where=f"options of the typed task {handler.ref}")
-            return settings
-
     # -- one candidate, on a thread of its own ------------------------------------------------------------------
 
     def _start(self, candidate: Candidate, settings: QueueSettings) -> None:
@@ -307,7 +270,7 @@ class _Sweep:
     def _work(self, candidate: Candidate, settings: QueueSettings) -> None:
         claim = None
         try:
-            settings = self._as_defined(candidate, settings)
+            settings = self._parts.in_force.as_defined(candidate, settings)
             claim = self._take(candidate, settings)
             if claim is not None:
                 self._run(claim, candidate, settings)

@@ -112,6 +112,7 @@ class Parts:
         """
         # Here, so that submitters don't pay for asyncio and the rest of running handlers.
         from rdq_core.engine.claims import Claimer
+        from rdq_core.engine.in_force import InForce
         from rdq_core.engine.reconcile import Reconcilers
         from rdq_core.engine.resolve import Resolver
         from rdq_core.engine.run import Runner, RunParts
@@ -131,8 +132,7 @@ class Parts:
         return Sweeper(
             SweepParts(
                 store=self.store,
-                queues=self.queues,
-                handlers=handlers,
+                in_force=InForce(self.queues, handlers, self.on_error),
                 claimer=Claimer(self.store, clock=self.clock, ids=self.ids, events=self.events),
                 runner=Runner(run_parts),
                 limiter=self.limiter,
