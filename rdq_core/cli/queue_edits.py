@@ -139,6 +139,8 @@ def _tell_deletion(screen: Screen, queue: str, done: Mapping[str, Any]) -> None:
             ("not before", told_time(screen, done["deletable_at"])),
         ]
     )
+    if done["paused"]:
+        screen.line("It is paused: until it is resumed, nothing of this is run.")
     look = [f"rdq dlq groups {queue}"] if done["dead"] else []
     screen.next(*look, f"rdq queue delete {queue}")
 

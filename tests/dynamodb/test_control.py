@@ -209,6 +209,25 @@ def test_a_write_whose_answer_is_lost_succeeds_once(on_dynamodb: Dynamo) -> None
     assert on_dynamodb.queues().settings("billing").revision == 1
 
 
+def test_each_step_of_a_deletion_succeeds_once_though_its_answer_is_lost(on_dynamodb: Dynamo) -> None:
+    declare(on_dynamodb)
+    client = on_dynamodb.engine.dynamodb
+    queues, now = on_dynamodb.queues(client), on_dynamodb.clock.now()
+    later = now + timedelta(minutes=7)
+    with FaultScript(client) as faults:
+        faults.lose_answer("UpdateItem")
+        seen = queues.begin_delete("billing", now=now)
+        faults.lose_answer("UpdateItem")
+        assert queues.end_delete(seen, now=later)
+        tombstone = queues.stored("billing")
+        assert tombstone is not None
+        assert (tombstone.deleting_at, tombstone.deleted_at) == (now, later)
+        faults.lose_answer("UpdateItem")
+        assert queues.reopen(tombstone, now=later + timedelta(days=1))
+
+    assert queues.settings("billing").deleting
+
+
 def test_an_override_written_in_between_raises_the_shards_for_good(on_dynamodb: Dynamo) -> None:
     """The deploy that was about to write fewer shards reads them again: they must not go down."""
     from rdq_core.config.stored import Override
