@@ -130,7 +130,7 @@ def _tell_deletion(screen: Screen, queue: str, done: Mapping[str, Any]) -> None:
         screen.line(f"{queue} is deleted")
         screen.next("rdq queue list")
         return
-    screen.line(f"{queue} takes no more tasks; those that it has are run, and then it is deleted")
+    screen.line(f"{queue} takes no more tasks; it is deleted when it has none left")
     screen.fields(
         [
             ("pending", f"{done['pending']:,}"),
