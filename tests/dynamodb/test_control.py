@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
+from rdq_core.client.rdq import Rdq
 from rdq_core.errors import ConfigConflict, ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed
+from rdq_core.runtime.log import Quiet
+from rdq_core.runtime.wiring import connect
 from rdq_core.stores.dynamodb.control import FRESH_FOR_SUBMITS, FRESH_FOR_SWEEPS
 from rdq_core.testing.faults import FaultScript
 from tests.support.stores import Dynamo
@@ -292,3 +295,22 @@ def test_without_an_answer_nothing_old_is_shown(on_dynamodb: Dynamo) -> None:
         faults.lose_request(times=None)
         with pytest.raises(StoreFailed):
             queues.settings("billing")
+
+
+def test_a_program_that_submits_reads_its_queue_s_configuration_once_a_minute(on_dynamodb: Dynamo) -> None:
+    """A new queue takes tasks at once all the same."""
+    client = on_dynamodb.engine.dynamodb
+    declare(on_dynamodb)
+    rdq = Rdq(parts=connect(client, on_dynamodb.tables, events=Quiet(), clock=on_dynamodb.clock))
+    with FaultScript(client) as requests:
+        for _ in range(3):
+            on_dynamodb.clock.advance("19s")
+            rdq.submit("billing", "charge", "order")
+        with pytest.raises(QueueNotFound):
+            rdq.submit("email", "mail", "late")
+        declare(on_dynamodb, "email")
+        rdq.submit("email", "mail", "in time")
+
+    reads = [request for request in requests.requests if request.params.get("TableName") == on_dynamodb.tables.control]
+    keys = [request.params["Key"]["sk"]["S"] for request in reads if request.operation == "GetItem"]
+    assert keys == ["billing", "email", "email"]
