@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import typer
 
-from rdq_core.cli import dlq, init, queue, submit, task, worker
+from rdq_core.cli import audit, dlq, init, queue, queue_edits, queue_files, submit, task, worker
 from rdq_core.cli.command import PipeClosed
 from rdq_core.cli.demo import demo
 from rdq_core.cli.failures import (
@@ -28,7 +28,9 @@ _EXAMPLES: Final = """\b
 Examples:
   rdq demo                        the whole story, without an AWS account
   rdq init                        tables on a local engine
-  rdq queue apply queues.yaml     configure; then get, list, stats
+  rdq queue apply queues.yaml     configure; then get, list, stats, ladder
+  rdq queue set billing retry.max_attempts=8 --reason 'bank is down' --for 2h
+  rdq queue pause billing         start nothing more; resume lets it go on
   rdq submit -q billing -H charge --payload '{"order": 17}' --key order-17
   rdq submit -q billing -H charge --payloads orders.jsonl
   rdq worker payments             run the handlers of payments.py
@@ -49,9 +51,12 @@ app: Final = typer.Typer(
 )
 for _module in (demo, init, submit, worker):
     _module.register(app)
+for _module in (queue_files, queue_edits):
+    _module.register(queue.app)
 app.add_typer(queue.app, name="queue")
 app.add_typer(task.app, name="task")
 app.add_typer(dlq.app, name="dlq")
+app.add_typer(audit.app, name="audit")
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
+from rdq_core.engine.audit import Principal
 from rdq_core.engine.ports import EventSink
 from rdq_core.runtime.wiring import Parts, connect
 from rdq_core.stores.dynamodb.schema import Tables
@@ -31,3 +32,10 @@ def parts(events: EventSink | None = None) -> Parts:
     from rdq_core.runtime.log import Quiet
 
     return connect(tables=tables_in(), events=events or Quiet())
+
+
+def principal(environ: Mapping[str, str] = os.environ) -> Principal:
+    """Who is at the keyboard, for the audit log: the IAM identity, on a local engine what the environment says."""
+    from rdq_core.runtime.principal import claimed, identified
+
+    return claimed(environ) if is_local(environ) else identified(environ)

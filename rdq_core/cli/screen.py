@@ -114,6 +114,18 @@ def span(seconds: float) -> str:
     return f"{int(seconds)}s"
 
 
+def exact(milliseconds: int) -> str:
+    """A time span as a ladder has it, as in 450ms, 12.5s, 3m 20s, 2h 05m or 4d 06h."""
+    seconds = milliseconds / 1000
+    if seconds < _MINUTE:
+        return f"{milliseconds}ms" if 0 < seconds < 1 else f"{seconds:.1f}".removesuffix(".0") + "s"
+    for unit, length, part, of in (("d", _DAY, "h", _HOUR), ("h", _HOUR, "m", _MINUTE), ("m", _MINUTE, "s", 1)):
+        if seconds >= length:
+            whole, rest = divmod(round(seconds / of), length // of)
+            return f"{whole}{unit} {rest:02d}{part}"
+    raise AssertionError(milliseconds)
+
+
 def size(count: int) -> str:
     """A number of bytes as people read it."""
     return f"{count} B" if count < _KIB else f"{count / _KIB:.1f} KiB"

@@ -15,26 +15,26 @@ from rdq_core.config.settings import Host, QueueSettings
 from rdq_core.domain.lease import Claim
 from rdq_core.engine.claims import Claimer
 from rdq_core.engine.feed import Feed
+from rdq_core.engine.in_force import InForce
 from rdq_core.engine.lane import Lane
 from rdq_core.engine.ports import (
     KEY_BUSY,
     Candidate,
     Clock,
     ErrorSink,
-    HandlerSource,
     Jitter,
     KeyBusy,
-    QueueSource,
     RateLimiter,
     Sleeper,
     TaskStore,
 )
 from rdq_core.engine.reconcile import Reconcilers
+from rdq_core.engine.removal import Removals
 from rdq_core.engine.report import SweepReport, Tally
 from rdq_core.engine.run import Runner
 from rdq_core.engine.slots import Slots
 from rdq_core.engine.stopping import Stop
-from rdq_core.errors import ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed
+from rdq_core.errors import StoreFailed
 
 _FAR_AHEAD: Final = timedelta(days=1)
 _LONGEST_WAIT: Final = timedelta(seconds=1)
@@ -73,12 +73,12 @@ class SweepParts:
     """What a sweep works with. `serves` are the queues, `host` is the kind of host that this is."""
 
     store: TaskStore
-    queues: QueueSource
-    handlers: HandlerSource
+    in_force: InForce
     claimer: Claimer
     runner: Runner
     limiter: RateLimiter
     reconcilers: Reconcilers
+    removals: Removals
     serves: Sequence[str]
     host: Host
     clock: Clock
@@ -149,6 +149,7 @@ class _Sweep:
         if now >= self._next_cycle:
             self._next_cycle = now + _LONGEST_WAIT
             self._parts.reconcilers.run()
+            self._parts.removals.run()
 
     # -- when to go on ------------------------------------------------------------------------------------------
 
@@ -215,7 +216,7 @@ class _Sweep:
 
     def _serve(self, queue: str, lane: Lane) -> datetime | None:
         """Start what is due, as far as slots are free. When to come back: None is when a slot gets free."""
-        settings = self._settings(queue)
+        settings = self._parts.in_force.of(queue)
         if settings is None or settings.paused or settings.host not in (self._parts.host, Host.ANY):
             self._upcoming.pop(queue, None)
             return self._clock.now() + _LONGEST_WAIT
@@ -252,27 +253,6 @@ class _Sweep:
         else:
             self._upcoming[queue] = moment
 
-    def _settings(self, queue: str) -> QueueSettings | None:
-        try:
-            return self._parts.queues.settings(queue)
-        except (QueueNotFound, ConfigInvalid, CorruptItem, StoreFailed) as error:
-            self._parts.on_error(error, where=f"configuration of queue {queue}")
-            return None
-
-    def _as_defined(self, candidate: Candidate, settings: QueueSettings) -> QueueSettings:
-        """The settings with the options that the candidate's handler was defined with, where this host knows it.
-
-        Options that contradict what is declared are left out, as the queue's owner would expect, and reported.
-        """
-        handler = self._parts.handlers.find(candidate.handler_ref)
-        if handler is None or not handler.definition:
-            return settings
-        try:
-            return self._parts.queues.settings(candidate.queue, definition=handler.definition)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the queue's own settings hold
-            self._parts.on_error(error, where=f"options of the typed task {handler.ref}")
-            return settings
-
     # -- one candidate, on a thread of its own ------------------------------------------------------------------
 
     def _start(self, candidate: Candidate, settings: QueueSettings) -> None:
@@ -290,7 +270,7 @@ class _Sweep:
     def _work(self, candidate: Candidate, settings: QueueSettings) -> None:
         claim = None
         try:
-            settings = self._as_defined(candidate, settings)
+            settings = self._parts.in_force.as_defined(candidate, settings)
             claim = self._take(candidate, settings)
             if claim is not None:
                 self._run(claim, candidate, settings)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rdq_core.config.settings import Host
+from rdq_core.engine.audit import Auditor, Principal
 from rdq_core.engine.cancel import Canceller
 from rdq_core.engine.ports import (
+    AuditLog,
     Clock,
     ErrorSink,
     EventSink,
@@ -27,7 +29,9 @@ from rdq_core.runtime.relay import PROCESS_ERRORS, ErrorRelay, Listener
 from rdq_core.runtime.system import SystemClock, SystemIds, SystemJitter, SystemSleeper
 
 if TYPE_CHECKING:
+    from rdq_core.engine.removal import Removals
     from rdq_core.engine.sweep import Sweeper
+    from rdq_core.ops.queue_edits import QueueEditor
     from rdq_core.stores.dynamodb.schema import Tables
 
 BODY_BUCKET: Final = "RDQ_BODY_BUCKET"
@@ -44,6 +48,7 @@ class Parts:
     store: TaskStore
     queues: QueueStore
     limiter: RateLimiter
+    audit: AuditLog
     clock: Clock
     ids: IdSource
     jitter: Jitter
@@ -73,6 +78,24 @@ class Parts:
         """What sends dead tasks back."""
         return Redriver(self.store, self.queues, clock=self.clock, events=self.events)
 
+    def auditor(self, principal: Principal) -> Auditor:
+        """What records this principal's operations."""
+        return Auditor(self.audit, principal, clock=self.clock, ids=self.ids)
+
+    def removals(self, auditor: Auditor) -> "Removals":
+        """What brings deletions of queues to their end."""
+        from rdq_core.engine.removal import Removals
+
+        return Removals(self.queues, self.store, auditor, clock=self.clock, on_error=self.on_error)
+
+    def editor(self, principal: Principal) -> "QueueEditor":
+        """What changes queues for this principal."""
+        from rdq_core.ops.queue_edits import QueueEditor
+
+        auditor = self.auditor(principal)
+        removals = self.removals(auditor)
+        return QueueEditor(self.queues, self.store, auditor, removals, clock=self.clock, sleeper=self.idle)
+
     def sweeper(
         self,
         handlers: HandlerSource,
@@ -89,6 +112,7 @@ class Parts:
         """
         # Here, so that submitters don't pay for asyncio and the rest of running handlers.
         from rdq_core.engine.claims import Claimer
+        from rdq_core.engine.in_force import InForce
         from rdq_core.engine.reconcile import Reconcilers
         from rdq_core.engine.resolve import Resolver
         from rdq_core.engine.run import Runner, RunParts
@@ -108,14 +132,14 @@ class Parts:
         return Sweeper(
             SweepParts(
                 store=self.store,
-                queues=self.queues,
-                handlers=handlers,
+                in_force=InForce(self.queues, handlers, self.on_error),
                 claimer=Claimer(self.store, clock=self.clock, ids=self.ids, events=self.events),
                 runner=Runner(run_parts),
                 limiter=self.limiter,
                 reconcilers=Reconcilers(
                     [repair.by(rdq) for repair in handlers.repairs], sleeper=self.busy, on_error=self.on_error
                 ),
+                removals=self.removals(self.auditor(Principal(f"rdq on {worker}"))),
                 serves=tuple(serves),
                 host=host,
                 clock=self.clock,
@@ -136,6 +160,7 @@ def connect(
     `clock` is the machine's, kept right by DynamoDB's answers, unless another is given. Raises Unavailable when a
     table's name or the region is missing.
     """
+    from rdq_core.stores.dynamodb.audit import DynamoAudit
     from rdq_core.stores.dynamodb.control import DynamoQueues
     from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
     from rdq_core.stores.dynamodb.schema import Tables
@@ -155,12 +180,13 @@ def connect(
             ids=ids,
             jitter=jitter,
             sleeper=sleeper,
-            shards_ever=lambda queue: queues.settings(queue).shards_ever,
+            shards_ever=queues.shards_ever,
             s3=_client("s3", os.environ) if bucket else None,
             body_bucket=bucket,
         ),
         queues=queues,
         limiter=DynamoRateLimiter(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
+        audit=DynamoAudit(client, tables, jitter=jitter, sleeper=sleeper),
         clock=clock,
         ids=ids,
         jitter=jitter,
@@ -173,7 +199,7 @@ def connect(
 
 def _storage_clock(client: Any, tables: "Tables") -> Clock:
     from rdq_core.stores.dynamodb.clock import StorageClock
-    from rdq_core.stores.dynamodb.control import any_key
+    from rdq_core.stores.dynamodb.queue_items import any_key
 
     clock = StorageClock(SystemClock(), probe=lambda: client.get_item(TableName=tables.control, Key=any_key()))
     clock.listen_to(client)

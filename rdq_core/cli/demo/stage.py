@@ -16,7 +16,7 @@ import yaml
 from rdq_core.cli.connection import LOCAL_TABLES
 from rdq_core.cli.demo.receiver import Receiver
 from rdq_core.config.document import parse_document
-from rdq_core.ops.queues import QueueDesk
+from rdq_core.engine.audit import Principal
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import Parts, connect, dynamodb_client
 
@@ -119,7 +119,7 @@ class Stage:
         create_tables(dynamodb_client(), LOCAL_TABLES)
         parts = connect(tables=LOCAL_TABLES, events=Quiet())
         queues = parse_document((self.folder / "queues.yaml").read_bytes())
-        QueueDesk(parts.queues, parts.store, clock=parts.clock).apply(queues)
+        parts.editor(Principal("rdq demo")).apply(queues)
         return parts
 
     def _stop_workers(self) -> None:

@@ -5,6 +5,9 @@
     redrive ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED · IS_NOT_DONE  purge ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED
     submit ── IS_ABSENT or HAS_EXPIRED                              configuration ── IS_UNCONFIGURED or
                                                                     IS_DECLARED_AS_READ · IS_OVERRIDDEN_AS_READ
+    pause ── IS_CONFIGURED · IS_NOT_DELETED                         audit ── IS_NOT_RECORDED
+    deletion ── IS_CONFIGURED · IS_NOT_DELETING, then IS_DELETING_AS_READ · IS_NOT_DELETED; back again ──
+    IS_DELETED_AS_READ; a look ── NOBODY_LOOKED_YET or LOOKED_AT_AS_READ
     slot ── SLOT_IS_FREE or SLOT_IS_AS_SEEN; its end ── SLOT_IS_OURS
     rate limit ── NOBODY_TOOK_YET or IS_HANDED_OUT_AS_READ
 
@@ -100,6 +103,27 @@ IS_DECLARED_AS_READ: Final = _clause("IS_DECLARED_AS_READ", "#revision = :seen_r
 
 IS_OVERRIDDEN_AS_READ: Final = _clause("IS_OVERRIDDEN_AS_READ", "#override_revision = :seen_override_revision")
 """No override since the layers were read: it may have raised `shards_ever`, which must not go down."""
+
+IS_NOT_DELETING: Final = _clause("IS_NOT_DELETING", "attribute_not_exists(#deleting_at)")
+"""Its deletion hasn't begun: beginning it again would put off its end, and a tombstone isn't deleted twice."""
+
+IS_NOT_DELETED: Final = _clause("IS_NOT_DELETED", "attribute_not_exists(#deleted_at)")
+"""It is no tombstone: what is deleted can't be paused, and its time of deletion stays."""
+
+IS_DELETING_AS_READ: Final = _clause("IS_DELETING_AS_READ", "#deleting_at = :seen_deleting_at")
+"""The very deletion whose end was found: nobody has declared the queue again since it was seen to be empty."""
+
+IS_DELETED_AS_READ: Final = _clause("IS_DELETED_AS_READ", "#deleted_at = :seen_deleted_at")
+"""The very tombstone in which a task was found: nobody has declared the queue again, or opened it, in between."""
+
+NOBODY_LOOKED_YET: Final = _clause("NOBODY_LOOKED_YET", "attribute_not_exists(#looked_at)")
+"""No host has looked for tasks in the queue that is leaving."""
+
+LOOKED_AT_AS_READ: Final = _clause("LOOKED_AT_AS_READ", "#looked_at = :seen_looked_at")
+"""No host has looked since: of many sweepers one looks."""
+
+IS_NOT_RECORDED: Final = _clause("IS_NOT_RECORDED", "attribute_not_exists(#pk)")
+"""Nothing is stored under this record's id: what was recorded is never overwritten."""
 
 NOBODY_TOOK_YET: Final = _clause("NOBODY_TOOK_YET", "attribute_not_exists(#handed_out_until)")
 """No start was ever handed out under this limit."""

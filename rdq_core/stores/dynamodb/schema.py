@@ -104,11 +104,25 @@ class Attr(StrEnum):
     OVERRIDE_ENDS_AT = "override_ends_at"
     OVERRIDE_REVISION = "override_revision"
     PAUSED_AT = "paused_at"
+    PAUSE_REASON = "pause_reason"
     SHARDS_EVER = "shards_ever"
+    DELETING_AT = "deleting_at"
+    DELETED_AT = "deleted_at"
+    LOOKED_AT = "looked_at"
 
     # A queue's rate limit in the control table.
     HANDED_OUT_UNTIL = "handed_out_until"
     HANDED_OUT_BY = "handed_out_by"
+
+    # A record of the audit table, for people and their queries.
+    OPERATION_ID = "operation_id"
+    RECORDED_AT = "recorded_at"
+    PRINCIPAL = "principal"
+    IS_VERIFIED = "verified"
+    OPERATION = "operation"
+    REASON = "reason"
+    PHASE = "phase"
+    DETAIL = "detail"
 
     @property
     def alias(self) -> str:
