@@ -117,6 +117,11 @@ class Bodies:
                 self._discard_object(self._checks, key)
         self._sender.delete_all(self._table, keys)
 
+    @property
+    def objects(self) -> ClaimCheck | None:
+        """The bucket that content in S3 is in, None without one."""
+        return self._checks
+
     def _discard_object(self, checks: ClaimCheck, key: Item) -> None:
         item = self._sender.get(self._table, key) or {}
         if Attr.S3_KEY in item:

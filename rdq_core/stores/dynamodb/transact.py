@@ -28,13 +28,14 @@ _BATCH: Final = 25
 _ACTIONS: Final = {
     "get_item": "GetItem",
     "query": "Query",
+    "scan": "Scan",
     "put_item": "PutItem",
     "update_item": "UpdateItem",
     "delete_item": "DeleteItem",
     "batch_write_item": "BatchWriteItem",
     "transact_write_items": "TransactWriteItems",
 }
-_READS: Final = frozenset({"get_item", "query"})
+_READS: Final = frozenset({"get_item", "query", "scan"})
 
 
 class ConditionFailed(Exception):
@@ -112,6 +113,10 @@ class Sender:
     def query(self, request: dict[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
         """One page of a query."""
         return self._send("query", expressed(request, values))
+
+    def scan(self, request: dict[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
+        """One page of a scan."""
+        return self._send("scan", expressed(request, values))
 
     # -- writing ------------------------------------------------------------------------------------------------
 
