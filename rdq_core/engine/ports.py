@@ -201,6 +201,13 @@ class TaskStore(Remains, Protocol):
         """
         ...
 
+    def renew(self, candidate: Candidate, *, now: datetime) -> None:
+        """Let what a long overdue task carries outside of its row live on, although nobody claims it.
+
+        The task itself stays as it is. Raises CorruptItem when its row can't be read.
+        """
+        ...
+
     def lapsed(self, candidate: Candidate, *, now: datetime) -> Claim | None:
         """The claim that still holds a task though its lease has ended; None when nobody's lapsed claim does."""
         ...

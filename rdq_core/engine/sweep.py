@@ -30,6 +30,7 @@ from rdq_core.engine.ports import (
 )
 from rdq_core.engine.reconcile import Reconcilers
 from rdq_core.engine.removal import Removals
+from rdq_core.engine.renewals import Renewals
 from rdq_core.engine.report import SweepReport, Tally
 from rdq_core.engine.run import Runner
 from rdq_core.engine.slots import Slots
@@ -79,6 +80,7 @@ class SweepParts:
     limiter: RateLimiter
     reconcilers: Reconcilers
     removals: Removals
+    renewals: Renewals
     serves: Sequence[str]
     host: Host
     clock: Clock
@@ -150,6 +152,7 @@ class _Sweep:
             self._next_cycle = now + _LONGEST_WAIT
             self._parts.reconcilers.run()
             self._parts.removals.run()
+            self._parts.renewals.step()
 
     # -- when to go on ------------------------------------------------------------------------------------------
 

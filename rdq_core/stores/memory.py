@@ -105,6 +105,9 @@ class MemoryStore:
             now=grant.now,
         )
 
+    def renew(self, candidate: Candidate, *, now: datetime) -> None:
+        """See `TaskStore.renew`. What a task carries is in its row."""
+
     def lapsed(self, candidate: Candidate, *, now: datetime) -> Claim | None:
         """See `TaskStore.lapsed`."""
         with self._lock:

@@ -15,6 +15,7 @@ from rdq_core.stores.dynamodb.history import History
 from rdq_core.stores.dynamodb.reading import Reading
 from rdq_core.stores.dynamodb.redriving import Redriving
 from rdq_core.stores.dynamodb.remains import Searching
+from rdq_core.stores.dynamodb.renewing import Renewing
 from rdq_core.stores.dynamodb.schema import Tables
 from rdq_core.stores.dynamodb.settling import Settling
 from rdq_core.stores.dynamodb.slots import Keyed
@@ -26,6 +27,7 @@ class DynamoTaskStore(
     Submitting,
     Claiming,
     Keyed,
+    Renewing,
     Settling,
     DeadLettering,
     Redriving,
