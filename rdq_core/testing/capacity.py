@@ -107,11 +107,14 @@ class Meter:
     """Counts what a low-level client's requests to DynamoDB cost, while in its `with` statement.
 
     `charges` has one entry a request. A request that was answered with any other error than a failed condition costs
-    nothing.
+    nothing. `is_alone` promises that nobody else writes between two requests of this client, which saves a look at
+    each item.
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, *, is_alone: bool = False) -> None:
         self._client = client
+        self._is_alone = is_alone
+        self._known: dict[str, Item | None] = {}
         self._shapes: dict[str, Shape] = {}
         self._is_witness = False
         self.charges: list[Charge] = []
@@ -136,6 +139,7 @@ class Meter:
         self.charges.clear()
 
     def __enter__(self) -> Self:
+        self._known.clear()
         self._client.meta.events.register("before-parameter-build.dynamodb", self._before, unique_id=_CONTEXT)
         self._client.meta.events.register("after-call.dynamodb", self._after, unique_id=f"{_CONTEXT}-after")
         return self
@@ -172,7 +176,7 @@ class Meter:
             if code is not None:
                 units += times * write_units(old, given)
                 continue
-            new = self._image(table, given)
+            new = self._image(table, given, may_be_known=False)
             units += times * write_units(old, new) + self._shape(table).index_units(old, new)
         return units
 
@@ -186,12 +190,15 @@ class Meter:
     # -- the witness ------------------------------------------------------------------------------------------------
 
     def _images(self, params: Mapping[str, Any]) -> list[Item | None]:
-        return [self._image(table, given) for table, given in _targets(params)]
+        return [self._image(table, given, may_be_known=self._is_alone) for table, given in _targets(params)]
 
-    def _image(self, table: str, given: Item) -> Item | None:
+    def _image(self, table: str, given: Item, *, may_be_known: bool) -> Item | None:
         key = {name: given[name] for name in self._shape(table).keys}
-        answer = self._ask(self._client.get_item, TableName=table, Key=key, ConsistentRead=True)
-        return answer.get("Item") or None
+        place = repr((table, key))
+        if not (may_be_known and place in self._known):
+            item = self._ask(self._client.get_item, TableName=table, Key=key, ConsistentRead=True).get("Item")
+            self._known[place] = item or None
+        return self._known[place]
 
     def _items_read(self, operation: str, params: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterable[Item]:
         """All that a query went through: what it filtered out is billed as well, and whole items are."""
