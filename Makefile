@@ -40,7 +40,7 @@ mutations: $(READY) ## Make each named write condition always true: the contract
 lint: $(READY) ## Style, format and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy rdq_core tests benchmarks $(wildcard functions)
+	$(BIN)/mypy rdq_core tests $(wildcard functions)
 
 check: lint ## The whole gate, as CI runs it: lint, test, test-processes, mutations
 	$(MAKE) --no-print-directory test

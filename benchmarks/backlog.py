@@ -19,17 +19,23 @@ _STORED: Final = 200
 
 
 class Behind:
-    """A DynamoDB client whose due index goes on, behind what is stored, with as many entries as it takes.
+    """A DynamoDB client whose due index can go on, behind what is stored, with as many entries as it takes.
 
     No engine for tests could hold them: each query of moto or ministack goes through the whole table. It counts the
     requests, and the index entries that they were answered.
     """
 
-    def __init__(self, client: Any, due: int, due_at: datetime) -> None:
+    def __init__(self, client: Any) -> None:
         self._client = client
-        self._due_at = to_millis(due_at)
-        self._unstored = (due - _STORED) // SHARDS
+        self._due_at = 0
+        self._unstored = 0
         self.requests: Counter[str] = Counter()
+        self.entries_read = 0
+
+    def fall_behind(self, unstored: int, due_at: datetime) -> None:
+        """From now on each shard has so many entries more, due at this moment; count from nothing."""
+        self._unstored, self._due_at = unstored, to_millis(due_at)
+        self.requests.clear()
         self.entries_read = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -51,7 +57,7 @@ class Behind:
         start = request.get("ExclusiveStartKey", {})
         answer = {"Items": []} if "unstored" in start else self._client.query(**request)
         until = int(request["ExpressionAttributeValues"][":until"]["N"])
-        if "LastEvaluatedKey" not in answer and until >= self._due_at:
+        if self._unstored and "LastEvaluatedKey" not in answer and until >= self._due_at:
             self._append(answer, request, start.get("unstored", 0))
         self.entries_read += len(answer["Items"])
         return answer
@@ -76,21 +82,19 @@ def _entry(number: int, due_at: int) -> dict[str, Any]:
 
 def sweep_of(client: Any, due: int) -> Behind:
     """The client after a sweep that has claimed and completed 100 tasks of so many that are due."""
-    local = Embedded(client, {QUEUE: {"index_shards": SHARDS}}, events=Quiet())
+    behind = Behind(client)
+    local = Embedded(behind, {QUEUE: {"index_shards": SHARDS}}, events=Quiet())
     for _ in range(_STORED):
         local.rdq.submit(QUEUE, "charge", b"x" * 300)
     local.advance("1h")
-    behind = Behind(client, due, local.clock.now())
-    swept = Embedded(behind, {}, events=Quiet())
-    swept.clock.advance(local.clock.now() - swept.clock.now())
+    behind.fall_behind((due - _STORED) // SHARDS, local.clock.now())
     registry = Registry(queues=[QUEUE])
 
     def charge(payload: bytes) -> None:
         del payload
 
     registry.register("charge", charge)
-    behind.requests.clear()
-    sweeper = swept.parts.sweeper(registry, serves=[QUEUE], worker="benchmark:1")
+    sweeper = local.parts.sweeper(registry, serves=[QUEUE], worker="benchmark:1")
     limits = SweepLimits(horizon=timedelta(0), linger=timedelta(0), max_tasks=CLAIMED)
     done = sweeper.sweep(limits).total.completed
     if done != CLAIMED:

@@ -15,7 +15,8 @@ from rdq_core.engine.ports import Clock, ErrorSink, Jitter, QueueSource, TaskSto
 from rdq_core.errors import ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed
 
 _EVERY: Final = timedelta(days=1)
-_RENEWED_AT_ONCE: Final = 25
+_PAGE: Final = 25
+_TASKS_AT_ONCE: Final = 2 * _PAGE
 _QUERIES_AT_ONCE: Final = 20
 
 
@@ -55,8 +56,10 @@ class Renewals:
         if not self._pages and (self._next_look is None or now >= self._next_look):
             self._next_look = now + _EVERY
             self._begin()
+        looked_at = 0
         for _ in range(min(_QUERIES_AT_ONCE, len(self._pages))):
-            if self._has_renewed(*self._pages.popleft(), now):
+            looked_at += self._look_at(*self._pages.popleft(), now)
+            if looked_at > _TASKS_AT_ONCE - _PAGE:
                 return
 
     def _begin(self) -> None:
@@ -69,13 +72,13 @@ class Renewals:
         # From a place of our own on, because a process may end before it is through.
         self._pages.rotate(int(abs(self._jitter.fraction()) * len(self._pages)))
 
-    def _has_renewed(self, queue: str, shard: int, after: Any, now: datetime) -> bool:
-        """Look at one page. Whether there was anything overdue in it: a step is over then."""
+    def _look_at(self, queue: str, shard: int, after: Any, now: datetime) -> int:
+        """Renew what is overdue on one page; how much that was."""
         try:
-            page = self._store.candidates(queue, shard, until=now - LONG_OVERDUE, limit=_RENEWED_AT_ONCE, after=after)
+            page = self._store.candidates(queue, shard, until=now - LONG_OVERDUE, limit=_PAGE, after=after)
         except StoreFailed as failed:
             self._on_error(failed, where=f"reading shard {shard} of queue {queue}")
-            return True
+            return 0
         if page.next is not None:
             self._pages.append((queue, shard, page.next))
         for candidate in page.items:
@@ -83,4 +86,4 @@ class Renewals:
                 self._store.renew(candidate, now=now)
             except (CorruptItem, StoreFailed) as error:
                 self._on_error(error, where=f"renewing the body of task {candidate.task_id}")
-        return bool(page.items)
+        return len(page.items)

@@ -135,8 +135,13 @@ class _Sweep:
             while not self._is_over():
                 self._changed.clear()
                 changes = self._changes
-                self._reconcile()
+                begins_cycle = self._begins_cycle()
+                if begins_cycle:
+                    self._parts.reconcilers.run()
+                    self._parts.removals.run()
                 wakes = [self._turn(queue, lane) for queue, lane in self._lanes.items()]
+                if begins_cycle:
+                    self._parts.renewals.step()
                 next_look = min((moment for moment in wakes if moment is not None), default=None)
                 # A run that began or ended since may have left work that this look didn't see.
                 if self._changes == changes and self._is_done(next_look):
@@ -145,14 +150,13 @@ class _Sweep:
             self._wait_for_runs()
         return self._tally.report()
 
-    def _reconcile(self) -> None:
-        """Before each cycle of claims, the first included; a run that ends begins no new cycle."""
+    def _begins_cycle(self) -> bool:
+        """Whether a cycle of claims begins, as the first one does; a run that ends begins no new one."""
         now = self._clock.now()
-        if now >= self._next_cycle:
-            self._next_cycle = now + _LONGEST_WAIT
-            self._parts.reconcilers.run()
-            self._parts.removals.run()
-            self._parts.renewals.step()
+        if now < self._next_cycle:
+            return False
+        self._next_cycle = now + _LONGEST_WAIT
+        return True
 
     # -- when to go on ------------------------------------------------------------------------------------------
 

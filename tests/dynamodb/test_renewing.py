@@ -16,7 +16,6 @@ from rdq_core.engine.ports import Candidate
 from rdq_core.errors import RdqError
 from rdq_core.handlers.registry import Registry
 from rdq_core.ops.garbage import collect
-from rdq_core.testing.embedded import TABLES as EMBEDDED
 from rdq_core.testing.embedded import Embedded, embedded
 from rdq_core.testing.faults import FaultScript
 from tests.dynamodb import verbs
@@ -95,7 +94,7 @@ def test_a_queue_paused_for_most_of_a_year_loses_no_body(local: Embedded) -> Non
     pause(local, paused=True)
     for _ in range(30):
         local.advance("10d")
-        ttl_passes(local.client, EMBEDDED, local.clock.now().timestamp())
+        ttl_passes(local.client, local.tables, local.clock.now().timestamp())
         local.drain(registry)
     assert seen == {}
     pause(local, paused=False)

@@ -67,7 +67,7 @@ def test_each_task_is_looked_after_once_a_day_however_often_the_queue_is_swept(
 
 def test_work_that_another_kind_of_host_serves_is_renewed_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     renewed = Renewed(world, monkeypatch)
-    world.configure("elsewhere", host="lambda")
+    world.configure("elsewhere", dispatch={"host": "sweeper"})
     task_id = world.submit(queue="elsewhere")
     later(world, "30d")
     assert renewed.ids == [task_id]
