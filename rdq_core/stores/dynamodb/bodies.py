@@ -173,7 +173,7 @@ class Bodies:
     def _change_end(self, row: StateRow, end: tuple[str, Any], condition: str, values: Mapping[str, Value]) -> None:
         key = _Place(row.task.id, BODY_PREFIX, Attr.PAYLOAD).key(row.body_ref or "")
         try:
-            self._sender.update(update_of(self._table, key, end, condition, values))
+            self._sender.change(update_of(self._table, key, end, condition, values))
         except ConditionFailed:
             # It lives longer already, or is gone; a run that needs it will find out which.
             return

@@ -27,4 +27,4 @@ class Renewing:
         seen = {":seen_body": row.item[Attr.BODY_REF], ":seen_end": row.item[Attr.BODY_ENDS_AT]}
         # A row that has changed since names another body, or has seen to this one's end itself.
         with contextlib.suppress(ConditionFailed):
-            self._access.update_state(row.task.id, change(remembered), all_of(BODY_IS_AS_SEEN), seen)
+            self._access.settle_state(row.task.id, change(remembered), all_of(BODY_IS_AS_SEEN), seen)
