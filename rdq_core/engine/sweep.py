@@ -225,6 +225,8 @@ class _Sweep:
         """Start what is due, as far as slots are free. When to come back: None is when a slot gets free."""
         settings = self._parts.in_force.of(queue)
         if settings is None or settings.paused or settings.host not in (self._parts.host, Host.ANY):
+            if settings is not None:
+                self._parts.renewals.look_after(queue, settings.shards_ever)
             self._upcoming.pop(queue, None)
             return self._clock.now() + _LONGEST_WAIT
         most = settings.dispatch.concurrency
@@ -242,6 +244,7 @@ class _Sweep:
         try:
             candidate = lane.next(settings, until=self._horizon, poll=self._poll(settings), slots=free)
             if candidate is not None:
+                self._parts.renewals.notice(candidate, settings.shards_ever)
                 self._start(candidate, settings)
                 started = True
         finally:

@@ -141,14 +141,7 @@ class Parts:
                     [repair.by(rdq) for repair in handlers.repairs], sleeper=self.busy, on_error=self.on_error
                 ),
                 removals=self.removals(self.auditor(Principal(f"rdq on {worker}"))),
-                renewals=Renewals(
-                    self.store,
-                    self.queues,
-                    tuple(serves),
-                    clock=self.clock,
-                    jitter=self.jitter,
-                    on_error=self.on_error,
-                ),
+                renewals=Renewals(self.store, clock=self.clock, jitter=self.jitter, on_error=self.on_error),
                 serves=tuple(serves),
                 host=host,
                 clock=self.clock,

@@ -1,11 +1,13 @@
 """Sweeps look after what overdue tasks carry: of every queue they serve, a little at a time, once a day."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from rdq_core.engine.ports import Candidate
+from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import CorruptItem, StoreFailed
 from tests.engine.world import NOW_ONLY, QUEUE, World
 
@@ -87,6 +89,36 @@ def test_a_large_backlog_is_renewed_over_several_cycles_and_keeps_no_claim_waiti
     assert 0 < len(renewed.ids) <= 60
     later(world, "1s", sweeps=12)
     assert (set(renewed.ids), len(renewed.ids)) == (ids, 130)
+
+
+def test_a_queue_whose_work_is_done_in_time_costs_nothing_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    renewed = Renewed(world, monkeypatch)
+    reads: list[object] = []
+    candidates = world.store.candidates
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        reads.append(options["until"])
+        return candidates(*arguments, **options)
+
+    monkeypatch.setattr(world.store, "candidates", counted)
+    world.handler(lambda _order: None)
+    for _ in range(5):
+        world.submit()
+        later(world, "10d", sweeps=2)
+    assert renewed.ids == []
+    assert len(reads) == 5 * 2 * 3  # each of the three shards once a sweep
+
+
+def test_work_behind_a_backlog_of_weeks_is_renewed_while_it_waits(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewed = Renewed(world, monkeypatch)
+    world.handler(lambda _order: None)
+    ids = {world.submit() for _ in range(30)}
+    world.clock.advance("25d")
+    world.sweep(SweepLimits(horizon=timedelta(0), linger=timedelta(0), max_tasks=2))
+    assert set(renewed.ids) <= ids
+    assert len(renewed.ids) >= 20
 
 
 def test_what_cannot_be_renewed_is_told_and_stops_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
