@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import typer
 
-from rdq_core.cli import audit, dlq, init, queue, queue_edits, queue_files, submit, task, worker
+from rdq_core.cli import audit, dlq, gc, init, queue, queue_edits, queue_files, submit, task, worker
 from rdq_core.cli.command import PipeClosed
 from rdq_core.cli.demo import demo
 from rdq_core.cli.failures import (
@@ -37,6 +37,7 @@ Examples:
   rdq task get -q billing --key order-17
   rdq dlq groups billing          what died, one line a bug
   rdq dlq redrive billing --group v1:3f2a90c1d0ab --dry-run
+  rdq gc --dry-run                what tasks that are gone have left behind
 """
 
 app: Final = typer.Typer(
@@ -49,7 +50,7 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _module in (demo, init, submit, worker):
+for _module in (demo, init, submit, worker, gc):
     _module.register(app)
 for _module in (queue_files, queue_edits):
     _module.register(queue.app)

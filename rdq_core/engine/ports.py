@@ -6,6 +6,7 @@ not fit the state, and `StoreFailed` when storage did not answer.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -128,7 +129,45 @@ class KeyBusy(Enum):
 KEY_BUSY = KeyBusy.KEY_BUSY
 
 
-class TaskStore(Protocol):
+class Kind(StrEnum):
+    """What a task that is gone can leave behind."""
+
+    ATTEMPT = "attempts"
+    ENTRY = "entries"
+    BODY = "bodies"
+    RESULT = "results"
+    OBJECT = "objects"
+
+
+@dataclass(frozen=True, slots=True)
+class Leavings:
+    """One page of what was looked at, in numbers: `found` are nobody's, `removed` those of them that were deleted.
+
+    `next` is the store's own handle, None after the last page.
+    """
+
+    examined: Counter[Kind]
+    found: Counter[Kind]
+    removed: Counter[Kind]
+    next: Any = None
+
+
+class Remains(Protocol):
+    """What tasks that are gone have left behind. Nothing of a live task is ever touched."""
+
+    def clean_up(self, record: Mapping[str, Any]) -> None:
+        """Delete what the state row that a stream record tells of leaves behind. Others change nothing.
+
+        Records may come late, twice and in any order.
+        """
+        ...
+
+    def leavings(self, *, after: Any = None, dry_run: bool) -> Leavings:
+        """Look through one page of all that is stored, and delete what is proved to be nobody's."""
+        ...
+
+
+class TaskStore(Remains, Protocol):
     """Where tasks live. Each verb is atomic: it happens whole, with its history, or not at all."""
 
     # -- submitting ---------------------------------------------------------------------------------------------
@@ -159,6 +198,13 @@ class TaskStore(Protocol):
         """Lease a waiting task that has a concurrency key, together with the key's slot.
 
         A key is held exactly as long as a task of it is in flight, lapsed or not: KEY_BUSY then. Else as `claim`.
+        """
+        ...
+
+    def renew(self, candidate: Candidate, *, now: datetime) -> None:
+        """Let what a long overdue task carries outside of its row live on, although nobody claims it.
+
+        The task itself stays as it is. Raises CorruptItem when its row can't be read.
         """
         ...
 

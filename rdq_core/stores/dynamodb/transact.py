@@ -28,13 +28,14 @@ _BATCH: Final = 25
 _ACTIONS: Final = {
     "get_item": "GetItem",
     "query": "Query",
+    "scan": "Scan",
     "put_item": "PutItem",
     "update_item": "UpdateItem",
     "delete_item": "DeleteItem",
     "batch_write_item": "BatchWriteItem",
     "transact_write_items": "TransactWriteItems",
 }
-_READS: Final = frozenset({"get_item", "query"})
+_READS: Final = frozenset({"get_item", "query", "scan"})
 
 
 class ConditionFailed(Exception):
@@ -113,6 +114,10 @@ class Sender:
         """One page of a query."""
         return self._send("query", expressed(request, values))
 
+    def scan(self, request: dict[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
+        """One page of a scan."""
+        return self._send("scan", expressed(request, values))
+
     # -- writing ------------------------------------------------------------------------------------------------
 
     def put(self, table: str, item: Item, condition: str, values: Mapping[str, Value]) -> None:
@@ -124,6 +129,10 @@ class Sender:
         answer = self._send("update_item", {**request, "ReturnValues": "ALL_NEW"})
         item: Item = answer.get("Attributes", {})
         return item
+
+    def change(self, request: dict[str, Any]) -> None:
+        """Update an item as `update_of` says it. Nobody needs to know the rest of it, so it needn't travel."""
+        self._send("update_item", request)
 
     def transact(self, items: Sequence[dict[str, Any]], *, nonce: str) -> None:
         """Write all of it or nothing. DynamoDB remembers `nonce` for ten minutes; after that the row's marks decide."""
