@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from rdq_core.cli.command import command
-from rdq_core.cli.connection import is_local, tables_in
 from rdq_core.cli.failures import Misuse
 from rdq_core.cli.screen import Screen
+from rdq_core.runtime.environment import is_local, tables_in
 
 
 def register(app: typer.Typer) -> None:

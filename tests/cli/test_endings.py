@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from rdq_core import Rdq
 from rdq_core.cli import dlq as dlq_commands
 from rdq_core.cli.demo import demo
 from rdq_core.runtime import wiring
@@ -68,6 +69,33 @@ def test_an_endpoint_that_nobody_answers_is_told(shell: Shell, monkeypatch: pyte
         answer = shell(*command)
         assert answer.code == 5
         assert "AWS_ENDPOINT_URL" in answer.error["hint"]
+        assert "http://127.0.0.1:9" in answer.error["message"]
+
+
+def test_a_local_engine_that_is_down_is_told_at_the_first_refusal(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    message = shell(*LIST).error["message"]
+    assert "nobody listens at http://127.0.0.1:9" in message
+    assert "times" not in message
+
+
+def test_a_table_name_that_is_none_is_told_apart_from_one_that_is_missing(
+    shell: Shell, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RDQ_DLQ_TABLE", "no spaces")
+    answer = shell(*LIST)
+    assert (answer.code, answer.error["message"]) == (5, "not a table's name in RDQ_DLQ_TABLE")
+
+
+def test_a_program_finds_the_tables_of_a_local_engine_as_the_command_line_does(
+    shell: Shell, moto: Engine, local: AtomicMotoServer
+) -> None:
+    shell("init")
+    shell("queue", "apply", "-", given=QUEUES.encode())
+    receipt = Rdq.from_env().submit("billing", "charge", {"amount": 5})
+    assert shell("task", "get", receipt.id, "--json").document["status"] == "PENDING"
 
 
 def test_a_missing_permission_is_named(rdq: Shell) -> None:

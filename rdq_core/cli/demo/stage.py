@@ -13,10 +13,10 @@ from typing import IO, Any, Final, Self
 
 import yaml
 
-from rdq_core.cli.connection import LOCAL_TABLES
 from rdq_core.cli.demo.receiver import Receiver
 from rdq_core.config.document import parse_document
 from rdq_core.engine.audit import Principal
+from rdq_core.runtime.environment import LOCAL_TABLES
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import Parts, connect, dynamodb_client
 
