@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import typer
 
-from rdq_core.cli import audit, dlq, init, queue, queue_edits, queue_files, submit, task, worker
+from rdq_core.cli import audit, dlq, init, local, queue, queue_edits, queue_files, submit, task, worker
 from rdq_core.cli.command import PipeClosed
 from rdq_core.cli.demo import demo
 from rdq_core.cli.failures import (
@@ -27,7 +27,8 @@ from rdq_core.errors import RdqError
 _EXAMPLES: Final = """\b
 Examples:
   rdq demo                        the whole story, without an AWS account
-  rdq init                        tables on a local engine
+  rdq local                       a local engine with its tables, to try it on
+  rdq init                        tables on another local engine
   rdq queue apply queues.yaml     configure; then get, list, stats, ladder
   rdq queue set billing retry.max_attempts=8 --reason 'bank is down' --for 2h
   rdq queue pause billing         start nothing more; resume lets it go on
@@ -49,7 +50,7 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _module in (demo, init, submit, worker):
+for _module in (demo, local, init, submit, worker):
     _module.register(app)
 for _module in (queue_files, queue_edits):
     _module.register(queue.app)

@@ -31,7 +31,7 @@ def init(
         where = os.environ.get("AWS_ENDPOINT_URL") or "AWS itself"
         raise Misuse(
             f"AWS_ENDPOINT_URL does not point at this machine, so this would create tables in {where}",
-            hint="point it at a local engine, deploy the template, or say --create-in-aws",
+            hint="rdq local serves one here, with its tables; or deploy the template, or say --create-in-aws",
         )
     tables = tables_in()
     create_tables(dynamodb_client(), tables)

@@ -171,6 +171,7 @@ def test_init_keeps_its_hands_off_aws(shell: Shell, tables: Tables, monkeypatch:
     refused = shell("init", "--json")
     assert (refused.code, refused.error["code"]) == (2, "usage")
     assert "--create-in-aws" in refused.error["hint"]
+    assert "rdq local" in refused.error["hint"]
     assert shell("init", "--create-in-aws", "--json").code == 0
 
 

@@ -215,7 +215,7 @@ def test_table_names_come_from_the_environment_or_each_missing_one_is_named() ->
     assert Tables.from_env(TABLES.as_env()) == TABLES
     with pytest.raises(Unavailable, match="no table name in RDQ_DLQ_TABLE; not a table's name in RDQ_AUDIT_TABLE"):
         Tables.from_env({**TABLES.as_env(), "RDQ_DLQ_TABLE": "", "RDQ_AUDIT_TABLE": "no spaces"})
-    with pytest.raises(Unavailable, match="^not a table's name in RDQ_AUDIT_TABLE") as refused:
+    with pytest.raises(Unavailable, match=r"^not a table's name in RDQ_AUDIT_TABLE") as refused:
         Tables.from_env({**TABLES.as_env(), "RDQ_AUDIT_TABLE": "no spaces"})
     assert "3 to 255" in str(refused.value.hint)
 
