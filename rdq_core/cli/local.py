@@ -34,9 +34,9 @@ def local(
     *,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")] = 8000,
 ) -> None:
-    """Serve a local engine, empty and in memory, until Ctrl-C. Prints what other terminals export to use it.
+    """Serve a local engine with its tables until Ctrl-C.
 
-    Programs can take it in at once: rdq local > local.env & ... then: . ./local.env
+    It is empty and in memory. What is printed is for other terminals, which export it and then find the engine.
     """
     with until_signalled() as done, served(port) as environment:
         screen.show(environment, lambda: _tell(screen, environment))

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -126,6 +127,11 @@ def test_debug_shows_the_traceback(rdq: Shell, monkeypatch: pytest.MonkeyPatch) 
     assert "ZeroDivisionError: seen" in answer.err
 
 
+def test_debug_may_stand_before_the_command(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dlq_commands, "_desk", raising(ZeroDivisionError("seen")))
+    assert "ZeroDivisionError: seen" in rdq("--debug", "dlq", "groups").err
+
+
 def test_an_interrupt_ends_quietly(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dlq_commands, "_desk", raising(KeyboardInterrupt()))
     answer = rdq("dlq", "groups")
@@ -146,6 +152,19 @@ def test_help_is_no_error(shell: Shell) -> None:
         answer = shell(*arguments)
         assert answer.code == 0
         assert max(map(len, answer.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("group", [[], ["queue"], ["task"], ["dlq"], ["audit"]])
+def test_no_command_is_cut_short_where_commands_are_listed(shell: Shell, group: list[str]) -> None:
+    listed = shell(*group, "--help").out.partition("Commands:")[2].partition("Examples:")[0]
+    assert listed
+    assert "..." not in listed
+    assert max(map(len, shell(*group, "--help").out.splitlines())) <= 80
+
+
+def test_the_version_is_told(shell: Shell) -> None:
+    answer = shell("--version")
+    assert (answer.code, answer.out) == (0, f"rdq {version('rdq-core')}\n")
 
 
 # -- init ---------------------------------------------------------------------------------------------------------

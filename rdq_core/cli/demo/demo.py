@@ -31,7 +31,10 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave it running afterwards, to look around.")] = False,
     deliveries: Annotated[str | None, typer.Option(hidden=True, help="Other webhooks, one a line.")] = None,
 ) -> int | None:
-    """See the main job: calls fail, are retried, die, are understood and sent back. Needs no AWS account."""
+    """See calls fail, be retried, die and be sent back.
+
+    The whole story on a local engine: it needs no AWS account.
+    """
     require_engine("the demo")
     from rdq_core.cli.demo.moments import Moments
     from rdq_core.cli.demo.stage import Stage
