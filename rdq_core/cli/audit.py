@@ -1,7 +1,7 @@
 """`rdq audit`: who did what, when and why."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
 
 import typer
@@ -43,23 +43,32 @@ def _tell(screen: Screen, queue: str | None, records: Mapping[str, Any], clock: 
         return
     now = clock.now()
     screen.table(
-        ["ago", "what", "phase", "queue", "who", "why"],
+        ["ago", "what", "", "queue", "who", "why"],
         [
             (
-                ago(parse_time(each["at"], "at"), now),
-                each["operation"].removeprefix("queue."),
-                each["phase"],
-                each["queue"],
-                _who(each),
-                each["reason"] or _what(each["detail"]),
+                ago(parse_time(last["at"], "at"), now),
+                last["operation"].removeprefix("queue."),
+                last["phase"],
+                last["queue"],
+                _who(last),
+                last["reason"] or _what(first["detail"]),
             )
-            for each in records["items"]
+            for first, last in _operations(records["items"])
         ],
         stretch=5,
     )
     more = records["next_cursor"]
     where = f" {queue}" if queue else ""
     screen.next(f"rdq audit list{where} --cursor {more}" if more else f"rdq audit list{where} -o json")
+
+
+def _operations(items: Iterable[Mapping[str, Any]]) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """The first and the last record of each operation, of what is on the page."""
+    found: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
+    for item in items:  # the newest come first
+        _, last = found.get(item["operation_id"], (item, item))
+        found[item["operation_id"]] = (item, last)
+    return found.values()
 
 
 def _who(record: Mapping[str, Any]) -> str:
@@ -70,4 +79,6 @@ def _who(record: Mapping[str, Any]) -> str:
 
 
 def _what(detail: Mapping[str, Any]) -> str | None:
-    return json.dumps(detail) if detail else None
+    """The changes of an operation for which nobody gave a reason."""
+    pairs = detail.get("changes", {}).items()
+    return ", ".join(f"{key} {json.dumps(new)}" for key, (_, new) in pairs) or None

@@ -138,7 +138,7 @@ def _tell_ladder(screen: Screen, queue: str, steps: Mapping[str, Any]) -> None:
     screen.line(
         f"submit; when each attempt runs into its timeout, {exact(dies['at_worst_ms'])} after it at the latest."
     )
-    screen.next(f"rdq queue set {queue} retry.max_attempts=8 --reason WHY")
+    screen.next(f"rdq queue get {queue}")
 
 
 @command(app, "stats")

@@ -132,7 +132,7 @@ def _tell_deletion(screen: Screen, queue: str, done: Mapping[str, Any]) -> None:
         screen.line(f"{queue} is deleted")
         screen.next("rdq queue list")
         return
-    screen.line(f"{queue} takes no more tasks; those that it has are run, and then it is deleted")
+    screen.line(f"{queue} takes no more tasks; it is deleted when it has none left")
     screen.fields(
         [
             ("pending", f"{done['pending']:,}"),
@@ -141,6 +141,8 @@ def _tell_deletion(screen: Screen, queue: str, done: Mapping[str, Any]) -> None:
             ("not before", told_time(screen, done["deletable_at"])),
         ]
     )
+    if done["paused"]:
+        screen.line("It is paused: until it is resumed, nothing of this is run.")
     look = [f"rdq dlq groups {queue}"] if done["dead"] else []
     screen.next(*look, f"rdq queue delete {queue}")
 

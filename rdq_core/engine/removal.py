@@ -110,8 +110,9 @@ class Removals:
 
     def _is_empty(self, stored: StoredQueue) -> bool:
         """Whether nothing waits, runs or is dead. Tasks that have succeeded or were cancelled may remain."""
-        until = self._clock.now() + _AHEAD
-        for shard in range(stored.shards_ever):
+        now = self._clock.now()
+        until = now + _AHEAD
+        for shard in range(stored.settings(now).shards_ever):
             page = self._store.candidates(stored.queue, shard, until=until, limit=1)
             if page.items or page.next is not None:
                 return False

@@ -140,8 +140,6 @@ class _Sweep:
                 if self._changes == changes and self._is_done(next_look):
                     break
                 self._wait(next_look)
-            if self._limits.ends_at is not None and self._is_out_of_time():
-                self._stop.request(deadline=self._limits.ends_at)
             self._wait_for_runs()
         return self._tally.report()
 
@@ -199,6 +197,8 @@ class _Sweep:
     def _wait_for_runs(self) -> None:
         while True:
             self._changed.clear()
+            if self._limits.ends_at is not None and self._is_out_of_time():
+                self._stop.request(deadline=self._limits.ends_at)
             if not self._is_at_work():
                 return
             self._parts.busy.wait(self._changed, _LONGEST_WAIT / timedelta(seconds=1))

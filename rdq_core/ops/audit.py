@@ -15,6 +15,8 @@ from rdq_core.ops.cursors import from_cursor, to_cursor
 
 USUAL_SPAN: Final = timedelta(days=30)
 """How far back a list goes that doesn't say."""
+_AHEAD: Final = timedelta(minutes=10)
+"""How far other hosts' clocks may be ahead of ours."""
 _PAGE: Final = 100
 _EVERY_QUEUE: Final = "*"
 
@@ -54,11 +56,12 @@ class AuditDesk:
     def _start(self, handle: Any, since: datetime | None) -> tuple[str, datetime]:
         """The id before which to begin, and where to stop: a cursor keeps to the span that it was made in."""
         now = self._clock.now()
+        latest = last_id(now + _AHEAD)
         if handle is None:
-            return last_id(now + timedelta(minutes=10)), since or now - USUAL_SPAN  # other hosts' clocks may be ahead
+            return latest, since or now - USUAL_SPAN
         match handle:
             case (str() as before, datetime() as stop):
-                return _checked(before), stop
+                return min(_checked(before), latest), stop
             case _:
                 raise _stale()
 
@@ -93,16 +96,9 @@ def record_view(record: AuditRecord) -> dict[str, Any]:
 
 def _checked(before: str) -> str:
     try:
-        checked = check_id(before)
+        return check_id(before)
     except InputInvalid:
         raise _stale() from None
-    if checked > _LATEST:
-        raise _stale()
-    return checked
-
-
-_LATEST: Final = "1" + 25 * "Z"
-"""Far beyond the year in which ids of ours are made, and still a time that can be computed with."""
 
 
 def _stale() -> StaleCursor:

@@ -171,7 +171,8 @@ class QueueEditor:
             stored = existing(self._queues, queue)
             with self._auditor.recorded("queue.delete", queue, reason=reason):
                 stored = self._queues.begin_delete(queue, now=self._clock.now())
-        elif not stored.is_deleted and self._removals.finish(stored, self._sleeper):
+        elif not stored.is_deleted:
+            self._removals.finish(stored, self._sleeper)
             stored = self._queues.stored(queue) or stored
         return self._deletion_view(stored)
 
@@ -184,6 +185,7 @@ class QueueEditor:
             "deleting_at": time_view(stored.deleting_at),
             "deleted_at": time_view(stored.deleted_at),
             "deletable_at": None if stored.is_deleted else time_view(earliest),
+            "paused": stored.paused_at is not None,
             "pending": counts.pending if counts else 0,
             "in_flight": counts.in_flight if counts else 0,
             "dead": counts.dead if counts else 0,

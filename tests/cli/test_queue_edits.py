@@ -236,8 +236,13 @@ def test_what_was_done_is_listed_with_who_and_why(rdq: Shell) -> None:
     ]
     assert {(each["principal"], each["verified"]) for each in items} == {(ANN, True)}
     people = rdq("audit", "list").out
-    assert "slow bank" in people
-    assert "ann" in people
+    lines = people.splitlines()[2:5]  # an operation a line, not a record
+    assert [line.split()[1:5] for line in lines] == [
+        ["set", "done", "billing", "ann"],
+        ["apply", "done", "email", "ann"],
+        ["apply", "done", "billing", "ann"],
+    ]
+    assert ["slow bank" in lines[0], 'owner "team-payments"' in lines[2]] == [True, True]
     assert max(map(len, people.splitlines())) <= 80
 
 

@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
+from rdq_core.client.rdq import Rdq
 from rdq_core.errors import ConfigConflict, ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed
+from rdq_core.runtime.log import Quiet
+from rdq_core.runtime.wiring import connect
 from rdq_core.stores.dynamodb.control import FRESH_FOR_SUBMITS, FRESH_FOR_SWEEPS
 from rdq_core.testing.faults import FaultScript
 from tests.support.stores import Dynamo
@@ -209,6 +212,25 @@ def test_a_write_whose_answer_is_lost_succeeds_once(on_dynamodb: Dynamo) -> None
     assert on_dynamodb.queues().settings("billing").revision == 1
 
 
+def test_each_step_of_a_deletion_succeeds_once_though_its_answer_is_lost(on_dynamodb: Dynamo) -> None:
+    declare(on_dynamodb)
+    client = on_dynamodb.engine.dynamodb
+    queues, now = on_dynamodb.queues(client), on_dynamodb.clock.now()
+    later = now + timedelta(minutes=7)
+    with FaultScript(client) as faults:
+        faults.lose_answer("UpdateItem")
+        seen = queues.begin_delete("billing", now=now)
+        faults.lose_answer("UpdateItem")
+        assert queues.end_delete(seen, now=later)
+        tombstone = queues.stored("billing")
+        assert tombstone is not None
+        assert (tombstone.deleting_at, tombstone.deleted_at) == (now, later)
+        faults.lose_answer("UpdateItem")
+        assert queues.reopen(tombstone, now=later + timedelta(days=1))
+
+    assert queues.settings("billing").deleting
+
+
 def test_an_override_written_in_between_raises_the_shards_for_good(on_dynamodb: Dynamo) -> None:
     """The deploy that was about to write fewer shards reads them again: they must not go down."""
     from rdq_core.config.stored import Override
@@ -273,3 +295,22 @@ def test_without_an_answer_nothing_old_is_shown(on_dynamodb: Dynamo) -> None:
         faults.lose_request(times=None)
         with pytest.raises(StoreFailed):
             queues.settings("billing")
+
+
+def test_a_program_that_submits_reads_its_queue_s_configuration_once_a_minute(on_dynamodb: Dynamo) -> None:
+    """A new queue takes tasks at once all the same."""
+    client = on_dynamodb.engine.dynamodb
+    declare(on_dynamodb)
+    rdq = Rdq(parts=connect(client, on_dynamodb.tables, events=Quiet(), clock=on_dynamodb.clock))
+    with FaultScript(client) as requests:
+        for _ in range(3):
+            on_dynamodb.clock.advance("19s")
+            rdq.submit("billing", "charge", "order")
+        with pytest.raises(QueueNotFound):
+            rdq.submit("email", "mail", "late")
+        declare(on_dynamodb, "email")
+        rdq.submit("email", "mail", "in time")
+
+    reads = [request for request in requests.requests if request.params.get("TableName") == on_dynamodb.tables.control]
+    keys = [request.params["Key"]["sk"]["S"] for request in reads if request.operation == "GetItem"]
+    assert keys == ["billing", "email", "email"]

@@ -1,6 +1,7 @@
 """Deleting a queue: refused submits, swept on, found empty twice, and watched afterwards. Time is moved."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -205,6 +206,17 @@ def test_a_store_that_does_not_answer_stops_no_sweep_and_is_told(world: World, m
     assert [where for where, _ in world.told.errors] == [f"deletion of queue {QUEUE}"]
 
 
+def test_a_queue_whose_shards_nobody_counted_is_looked_at_all_the_same(world: World) -> None:
+    """Its item was written by hand: nothing says how many shards it has had."""
+    world.handler(kept_in([]))
+    world.submit("next week", delay="3d")
+    delete(world)
+    world.clock.advance(REFUSES_FOR)
+    uncounted = replace(stored(world), shards_ever=0)
+
+    assert not world.parts.removals(world.parts.auditor(Principal("ann"))).finish(uncounted, world.parts.idle)
+
+
 def test_an_operator_who_asks_again_in_time_ends_the_deletion(world: World) -> None:
     removals = world.parts.removals(world.parts.auditor(Principal("ann")))
     delete(world)
@@ -265,8 +277,6 @@ def test_configuration_that_cannot_be_read_stops_its_own_queue_only(
 
 def on_tables(dynamo: Dynamo, parts: Parts, clock: FrozenClock) -> Any:
     """The world's parts, on tables."""
-    from dataclasses import replace
-
     queues = dynamo.queues()
     store = replace(dynamo, shards_ever=queues.shards_ever).store()
     return replace(parts, store=store, queues=queues, audit=dynamo.audit(), clock=clock)

@@ -84,7 +84,7 @@ def test_a_deleted_queue_keeps_its_records(office: Office) -> None:
     assert operations(office)[0] == "queue.delete.end"
 
 
-@pytest.mark.parametrize("handle", ["text", ("no ulid", None), ("7ZZZZZZZZZZZZZZZZZZZZZZZZZ", None), None])
+@pytest.mark.parametrize("handle", ["text", ("no ulid", None), ("8ZZZZZZZZZZZZZZZZZZZZZZZZZ", None), None])
 def test_a_cursor_that_is_not_ours_or_another_query_s_is_stale(office: Office, handle: object) -> None:
     if isinstance(handle, tuple):
         handle = (handle[0], office.clock.now())

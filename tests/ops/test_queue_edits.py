@@ -299,6 +299,7 @@ def test_a_queue_is_deleted_in_two_steps(office: Office) -> None:
         "deleting_at": "2026-07-20T12:00:00.000Z",
         "deleted_at": None,
         "deletable_at": "2026-07-20T12:06:00.000Z",
+        "paused": False,
         "pending": 0,
         "in_flight": 0,
         "dead": 0,

@@ -254,7 +254,8 @@ class DynamoQueues:
             return False
         ended = change({Attr.DELETED_AT: moment(now), Attr.LOOKED_AT: moment(now)})
         values = {":seen_deleting_at": moment(seen.deleting_at)}
-        return self._has_updated(seen.queue, ended, (IS_DELETING_AS_READ, IS_NOT_DELETED), values)
+        clauses = (IS_DELETING_AS_READ, IS_NOT_DELETED)
+        return self._has_updated(seen.queue, ended, clauses, values, mark=(Attr.DELETED_AT, moment(now)))
 
     def reopen(self, seen: StoredQueue, *, now: datetime) -> bool:
         """See `QueueStore.reopen`."""
@@ -262,19 +263,29 @@ class DynamoQueues:
             return False
         opened = change({Attr.DELETING_AT: moment(now)}, [Attr.DELETED_AT])
         values = {":seen_deleted_at": moment(seen.deleted_at)}
-        return self._has_updated(seen.queue, opened, (IS_DELETED_AS_READ,), values)
+        clauses = (IS_DELETED_AS_READ,)
+        return self._has_updated(seen.queue, opened, clauses, values, mark=(Attr.DELETING_AT, moment(now)))
 
     # -- inside -----------------------------------------------------------------------------------------------------
 
     def _has_updated(
-        self, queue: str, changed: tuple[str, Mapping[str, Value]], clauses: Sequence[str], values: Mapping[str, Value]
+        self,
+        queue: str,
+        changed: tuple[str, Mapping[str, Value]],
+        clauses: Sequence[str],
+        values: Mapping[str, Value],
+        *,
+        mark: tuple[Attr, Value] | None = None,
     ) -> bool:
-        """Whether the update was made; False, and nothing written, when the clauses don't hold."""
+        """Whether the update was made; False, and nothing written, when the clauses don't hold.
+
+        An item that bears the `mark` of the update shows that it was made, and only its answer was lost.
+        """
         try:
             self._update(queue, changed, clauses, values)
-        except ConditionFailed:
+        except ConditionFailed as refused:
             self._forget()
-            return False
+            return mark is not None and (refused.row or {}).get(mark[0]) == mark[1]
         return True
 
     def _update(
