@@ -3,12 +3,13 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from importlib.metadata import version
+from typing import Annotated, Any, Final
 
 import typer
 
-from rdq_core.cli import audit, dlq, gc, init, queue, queue_edits, queue_files, submit, task, worker
-from rdq_core.cli.command import PipeClosed
+from rdq_core.cli import audit, dlq, gc, init, local, queue, queue_edits, queue_files, submit, task, worker
+from rdq_core.cli.command import Debug, PipeClosed
 from rdq_core.cli.demo import demo
 from rdq_core.cli.failures import (
     BUG,
@@ -27,7 +28,8 @@ from rdq_core.errors import RdqError
 _EXAMPLES: Final = """\b
 Examples:
   rdq demo                        the whole story, without an AWS account
-  rdq init                        tables on a local engine
+  rdq local                       a local engine with its tables, to try it on
+  rdq init                        tables on another local engine
   rdq queue apply queues.yaml     configure; then get, list, stats, ladder
   rdq queue set billing retry.max_attempts=8 --reason 'bank is down' --for 2h
   rdq queue pause billing         start nothing more; resume lets it go on
@@ -42,7 +44,6 @@ Examples:
 
 app: Final = typer.Typer(
     name="rdq",
-    help="Durable retries with a dead-letter queue, on DynamoDB and Lambda.",
     epilog=_EXAMPLES,
     no_args_is_help=True,
     add_completion=False,
@@ -50,7 +51,25 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _module in (demo, init, submit, worker, gc):
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if wanted:
+        sys.stdout.write(f"rdq {version('rdq-core')}\n")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+]
+
+
+@app.callback()
+def _root(*, version: Version = False, debug: Debug = False) -> None:
+    """Durable retries with a dead-letter queue, on DynamoDB and Lambda."""
+
+
+for _module in (demo, local, init, submit, worker, gc):
     _module.register(app)
 for _module in (queue_files, queue_edits):
     _module.register(queue.app)

@@ -119,7 +119,7 @@ def _marks(each: Mapping[str, Any]) -> str:
 
 @command(app, "ladder")
 def ladder(screen: Screen, *, queue: Queue) -> None:
-    """Show when each attempt of a task comes that always fails, and when it dies."""
+    """Show when a task that always fails is tried, and when it dies."""
     steps = _desk().ladder(queue)
     screen.show(steps, lambda: _tell_ladder(screen, queue, steps))
 

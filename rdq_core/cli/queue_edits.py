@@ -115,7 +115,9 @@ def delete(
     reason: Reason = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
 ) -> None:
-    """Delete a queue, in two steps: it takes no more tasks at once, and is gone when it has none left.
+    """Delete a queue, in two steps.
+
+    It takes no more tasks at once, and is gone when it has none left.
 
     Sweeps take the second step by themselves, six minutes later at the earliest; so does this command, given again.
     """

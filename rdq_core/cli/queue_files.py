@@ -12,6 +12,8 @@ from rdq_core.cli.failures import CONFLICT, tell
 from rdq_core.cli.queue import shown
 from rdq_core.cli.screen import Screen, counted, escaped
 from rdq_core.config.document import Document, parse_document
+from rdq_core.config.refusals import THE_FILE
+from rdq_core.errors import ConfigInvalid
 from rdq_core.ops.queue_edits import Applied
 from rdq_core.ops.queues import Change, Difference, QueueDesk, checked
 from rdq_core.ops.views import listed
@@ -89,7 +91,12 @@ def _tell_applied(screen: Screen, applied: Sequence[Applied]) -> None:
 
 
 def _read(file: str) -> Document:
-    return checked(parse_document(content(file, "file")))
+    try:
+        return checked(parse_document(content(file, "file")))
+    except ConfigInvalid as refused:
+        if refused.path != THE_FILE:
+            raise
+        raise ConfigInvalid("standard input" if file == "-" else file, refused.problem, hint=refused.hint) from None
 
 
 def _named(file: str) -> str:

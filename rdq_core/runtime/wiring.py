@@ -157,18 +157,18 @@ def connect(
     client: Any = None, tables: "Tables | None" = None, *, events: EventSink | None = None, clock: Clock | None = None
 ) -> Parts:
     """The parts on DynamoDB. Without arguments, on the environment's: AWS's own variables and the four RDQ_*_TABLE
-    ones.
+    ones, which have defaults on an engine of this machine.
 
     `clock` is the machine's, kept right by DynamoDB's answers, unless another is given. Raises Unavailable when a
     table's name or the region is missing.
     """
+    from rdq_core.runtime.environment import tables_in
     from rdq_core.stores.dynamodb.audit import DynamoAudit
     from rdq_core.stores.dynamodb.control import DynamoQueues
     from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
-    from rdq_core.stores.dynamodb.schema import Tables
     from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 
-    tables = tables or Tables.from_env(os.environ)
+    tables = tables or tables_in()
     client = client or dynamodb_client()
     clock = clock or _storage_clock(client, tables)
     ids, jitter, sleeper = SystemIds(), SystemJitter(), SystemSleeper()
@@ -218,17 +218,20 @@ def _client(service: str, environ: Mapping[str, str]) -> Any:
     from botocore.config import Config
     from botocore.exceptions import NoRegionError
 
+    from rdq_core.runtime.environment import ENDPOINT, is_local
+
     config = Config(
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=_READ_SECONDS,
-        retries={"mode": "standard", "total_max_attempts": 3},
+        # A local engine that is down stays down, and what passes is sent again by the store itself.
+        retries={"mode": "standard", "total_max_attempts": 1 if is_local(environ) else 3},
         max_pool_connections=_CONNECTIONS,
         # rdq builds its requests itself, from checked input; validating them again costs a tenth of a request's time.
         parameter_validation=False,
     )
     try:
         return botocore.session.get_session().create_client(
-            service, config=config, endpoint_url=environ.get("AWS_ENDPOINT_URL") or None
+            service, config=config, endpoint_url=environ.get(ENDPOINT) or None
         )
     except NoRegionError:
         raise Unavailable("no AWS region is set", hint="set AWS_REGION or AWS_DEFAULT_REGION") from None

@@ -58,6 +58,21 @@ def test_an_invalid_file_is_wrong_input(shell: Shell, text: str, told: str) -> N
     assert told in answer.error["message"]
 
 
+def test_a_file_that_is_no_yaml_is_named(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text("queues: {", encoding="utf-8")
+    message = shell("queue", "check", str(file), "--json").error["message"]
+    assert message.startswith(f"{file}: line ")
+    assert shell("queue", "check", "-", "--json", given=b"a: [").error["message"].startswith("standard input: line ")
+
+
+def test_several_problems_of_a_file_are_told_line_by_line(shell: Shell) -> None:
+    text = b"config_version: 1\nqueues: {a: {retry: {max_atempts: 3, jiter: 1}, ownr: x}}"
+    told = shell("queue", "check", "-", given=text).err
+    assert "\\n" not in told
+    assert len(told.splitlines()) == 4
+
+
 def test_a_file_that_differs_ends_with_four_and_one_that_does_not_with_zero(rdq: Shell) -> None:
     same = rdq("queue", "diff", "-", "--json", given=QUEUES.encode())
     assert (same.code, [each["result"] for each in same.document["items"]]) == (0, ["unchanged", "unchanged"])

@@ -14,6 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from rdq_core.engine.ports import Jitter, Sleeper
 from rdq_core.errors import StoreFailed, Unavailable
+from rdq_core.stores.dynamodb.endpoint import endpoint_of, nobody_listens
 from rdq_core.stores.dynamodb.expressions import expressed
 from rdq_core.stores.dynamodb.faults import Fault, Kind, understand
 from rdq_core.stores.dynamodb.values import Item, Value
@@ -24,6 +25,7 @@ MAX_TRIES: Final = 8
 _FIRST_PAUSE: Final = 0.025
 _LONGEST_PAUSE: Final = 1.0
 _BATCH: Final = 25
+_START_IT: Final = "start the engine (rdq local), or mend AWS_ENDPOINT_URL"
 
 _ACTIONS: Final = {
     "get_item": "GetItem",
@@ -78,11 +80,18 @@ class Patience:
                 fault = understand(error)
                 if not fault.kind.is_worth_another_try:
                     raise Refused(fault, error) from None
+                place = f" at {found}" if (found := endpoint_of(error)) else ""
+                if nobody_listens(error):
+                    raise StoreFailed(
+                        f"{what} failed: nobody listens{place}",
+                        may_have_happened=may_have_happened and writes,
+                        hint=_START_IT,
+                    ) from None
             may_have_happened = may_have_happened or fault.kind.may_have_happened
             if tried + 1 < MAX_TRIES:
                 self.pause(tried, longer=fault.kind is Kind.THROTTLED)
         raise StoreFailed(
-            f"{what} failed {MAX_TRIES} times: {fault.code}", may_have_happened=may_have_happened and writes
+            f"{what} failed {MAX_TRIES} times: {fault.code}{place}", may_have_happened=may_have_happened and writes
         )
 
     def pause(self, tried: int, *, longer: bool) -> None:
