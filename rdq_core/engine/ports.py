@@ -20,8 +20,10 @@ from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.lease import Claim, Grant
 from rdq_core.domain.lifecycle import Edit, Result
 from rdq_core.domain.outcome import OutcomeMapper
+from rdq_core.domain.references import Reference
 from rdq_core.domain.task import Failure, Status, Task
 from rdq_core.engine.events import Event
+from rdq_core.errors import RdqError
 
 if TYPE_CHECKING:
     from rdq_core.engine.context import TaskContext
@@ -181,6 +183,14 @@ class TaskStore(Remains, Protocol):
         """
         ...
 
+    def submit_many(self, tasks: Sequence[Task], *, shards_of: Callable[[str], int]) -> list[Submission | RdqError]:
+        """`submit` for many, several at a time: what each would have answered or raised, in their order.
+
+        No task keeps another out, and all of it is safe to repeat. Once storage has failed, tasks whose turn had not
+        come are not tried, and say so. `shards_of` gives a queue's `index_shards`.
+        """
+        ...
+
     # -- claiming -----------------------------------------------------------------------------------------------
 
     def candidates(self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None) -> Page[Candidate]:
@@ -286,6 +296,14 @@ class TaskStore(Remains, Protocol):
 
     def purge(self, entry: DeadEntry, *, now: datetime, op_id: str) -> None:
         """Remove a dead task with all it has. TaskConflict when it is not dead since `dead_at`."""
+        ...
+
+    def forget(self, reference: Reference, *, now: datetime) -> int:
+        """Remove every task of a target or requester that was submitted by now, in any status, with all it has.
+
+        The answer is how many there were. A submit that is under way meanwhile is refused with TaskConflict or found by
+        the next claim, and what is submitted later stays. Safe to repeat after StoreFailed, at whatever point that was.
+        """
         ...
 
     # -- reading ----------------------------------------------------------------------------------------------------

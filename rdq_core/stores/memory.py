@@ -6,7 +6,7 @@ Other stores are compared with it, step by step. It is also the engine's store i
 import threading
 from bisect import bisect_right, insort
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,7 @@ from rdq_core.domain.dead import DeadEntry, entry_of
 from rdq_core.domain.ids import shard_of
 from rdq_core.domain.lease import Claim, Grant
 from rdq_core.domain.lifecycle import Edit, Result, Row, Verb
+from rdq_core.domain.references import Reference, forgotten, is_forgotten, references_of
 from rdq_core.domain.task import Failure, Status, Task
 from rdq_core.domain.times import EPOCH, to_millis
 from rdq_core.engine.ports import (
@@ -30,7 +31,7 @@ from rdq_core.engine.ports import (
     QueueCounts,
     Submission,
 )
-from rdq_core.errors import LeaseLost, TaskConflict, TaskNotFound
+from rdq_core.errors import LeaseLost, RdqError, StoreFailed, TaskConflict, TaskNotFound, Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class MemoryStore:
         self._lock = threading.RLock()
         self._kept: dict[str, _Kept] = {}
         self._due: dict[tuple[str, int], list[tuple[int, str]]] = defaultdict(list)
+        self._forgotten: dict[Reference, datetime] = {}
 
     # -- submitting ---------------------------------------------------------------------------------------------
 
@@ -70,12 +72,28 @@ class MemoryStore:
             now = self._clock.now()
             present = self._present(task.id, now)
             if present is None:
+                if any(is_forgotten(now, self._forgotten.get(each)) for each in references_of(task)):
+                    raise forgotten(task.id)
                 row = lifecycle.submitted(task, life=self._ids.nonce(), now=now)
                 self._put(_Kept(row, _shard(row.task, shards)))
                 return Submission(row.task, created=True)
             if present.row.task.queue != task.queue:
                 raise TaskConflict(f"task {task.id} exists in queue {present.row.task.queue}", task_id=task.id)
             return Submission(present.row.task, created=False)
+
+    def submit_many(self, tasks: Sequence[Task], *, shards_of: Callable[[str], int]) -> list[Submission | RdqError]:
+        """See `TaskStore.submit_many`."""
+        answers: list[Submission | RdqError] = []
+        storage_failed = False
+        for task in tasks:
+            try:
+                answers.append(
+                    lifecycle.not_tried(task.id) if storage_failed else self.submit(task, shards=shards_of(task.queue))
+                )
+            except RdqError as refused:
+                answers.append(refused)
+                storage_failed = isinstance(refused, StoreFailed | Unavailable)
+        return answers
 
     # -- claiming -----------------------------------------------------------------------------------------------
 
@@ -219,6 +237,20 @@ class MemoryStore:
             kept = self._dead_since(entry, Verb.PURGE, now)
             self._unindex(kept)
             del self._kept[entry.task_id]
+
+    def forget(self, reference: Reference, *, now: datetime) -> int:
+        """See `TaskStore.forget`."""
+        with self._lock:
+            self._forgotten[reference] = max(now, self._forgotten.get(reference, now))
+            chosen = [
+                kept
+                for kept in self._kept.values()
+                if reference in references_of(kept.row.task) and is_forgotten(kept.row.task.created_at, now)
+            ]
+            for kept in chosen:
+                self._unindex(kept)
+                del self._kept[kept.row.task.id]
+            return sum(not kept.row.is_gone(now) for kept in chosen)
 
     # -- reading ------------------------------------------------------------------------------------------------
 

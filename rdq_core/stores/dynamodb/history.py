@@ -11,7 +11,7 @@ from rdq_core.stores.dynamodb.items import StateRow
 from rdq_core.stores.dynamodb.records import Record, chain, record_item, record_key
 from rdq_core.stores.dynamodb.schema import ATTEMPT_PREFIX, Attr, Tables
 from rdq_core.stores.dynamodb.transact import ConditionFailed, Sender
-from rdq_core.stores.dynamodb.values import Item, Value, text
+from rdq_core.stores.dynamodb.values import Value, text
 
 _OF_TASK: Final = "#task_id = :task_id AND begins_with(#kind, :prefix)"
 
@@ -30,6 +30,11 @@ class History:
             self._sender.put(self._table, record_item(task_id, record, now=self._clock.now()), all_of(IS_FRESH), {})
         except ConditionFailed:
             return
+
+    def put_all(self, records: Iterable[tuple[str, Record]]) -> None:
+        """The same for the records of new lives, each with its task's id, in batches."""
+        now = self._clock.now()
+        self._sender.put_all(self._table, [record_item(task_id, record, now=now) for task_id, record in records])
 
     def published(self, row: StateRow) -> list[Attempt]:
         """The history that a row publishes, oldest first. Raises CorruptItem when a record of it is missing."""
@@ -75,14 +80,7 @@ class History:
     def _items(self, task_id: str, **only: str) -> Sequence[Mapping[str, Any]]:
         values: dict[str, Value] = {":task_id": text(task_id), ":prefix": text(ATTEMPT_PREFIX)}
         request = {"TableName": self._table, "KeyConditionExpression": _OF_TASK, "ConsistentRead": True, **only}
-        found: list[Item] = []
-        start: dict[str, Any] = {}
-        while True:
-            page = self._sender.query({**request, **start}, values)
-            found.extend(page["Items"])
-            if "LastEvaluatedKey" not in page:
-                return found
-            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+        return list(self._sender.query_all(request, values))
 
 
 def previous_of(item: Mapping[str, Any]) -> str | None:

@@ -11,9 +11,14 @@ from rdq_core.stores.dynamodb.claiming import Claiming
 from rdq_core.stores.dynamodb.cleanup import CleaningUp
 from rdq_core.stores.dynamodb.dead_lettering import DeadLettering
 from rdq_core.stores.dynamodb.dlq import DeadLetters
+from rdq_core.stores.dynamodb.forgetting import Forgetting
 from rdq_core.stores.dynamodb.history import History
+from rdq_core.stores.dynamodb.inserts import Inserts
+from rdq_core.stores.dynamodb.many import SubmittingMany
+from rdq_core.stores.dynamodb.preparing import Preparing
 from rdq_core.stores.dynamodb.reading import Reading
 from rdq_core.stores.dynamodb.redriving import Redriving
+from rdq_core.stores.dynamodb.references import References
 from rdq_core.stores.dynamodb.remains import Searching
 from rdq_core.stores.dynamodb.renewing import Renewing
 from rdq_core.stores.dynamodb.schema import Tables
@@ -25,12 +30,15 @@ from rdq_core.stores.dynamodb.transact import Patience, Sender
 
 class DynamoTaskStore(
     Submitting,
+    SubmittingMany,
+    Preparing,
     Claiming,
     Keyed,
     Renewing,
     Settling,
     DeadLettering,
     Redriving,
+    Forgetting,
     DeadLetters,
     Reading,
     CleaningUp,
@@ -60,6 +68,7 @@ class DynamoTaskStore(
         sender = Sender(client, jitter=jitter, sleeper=sleeper)
         checks = None if body_bucket is None else ClaimCheck(s3, body_bucket, Patience(jitter, sleeper))
         self._shards_ever = shards_ever
+        self._inserts = Inserts(sender, tables.tasks)
         self._access = Access(
             sender=sender,
             tables=tables,
@@ -67,4 +76,5 @@ class DynamoTaskStore(
             ids=ids,
             bodies=Bodies(sender, tables, clock, checks, s3_above),
             history=History(sender, tables, clock),
+            references=References(sender, tables),
         )

@@ -7,7 +7,7 @@ leaves alone, are repeated here, with jitter.
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -24,7 +24,8 @@ T = TypeVar("T")
 MAX_TRIES: Final = 8
 _FIRST_PAUSE: Final = 0.025
 _LONGEST_PAUSE: Final = 1.0
-_BATCH: Final = 25
+BATCH: Final = 25
+"""The most items or statements of one request."""
 _START_IT: Final = "start the engine (rdq local), or mend AWS_ENDPOINT_URL"
 
 _ACTIONS: Final = {
@@ -127,6 +128,15 @@ class Sender:
         """One page of a scan."""
         return self._send("scan", expressed(request, values))
 
+    def query_all(self, request: dict[str, Any], values: Mapping[str, Value]) -> Iterator[Item]:
+        """What is on all the pages of a query, read as it is asked for."""
+        while True:
+            page = self.query(request, values)
+            yield from page["Items"]
+            if "LastEvaluatedKey" not in page:
+                return
+            request = {**request, "ExclusiveStartKey": page["LastEvaluatedKey"]}
+
     # -- writing ------------------------------------------------------------------------------------------------
 
     def put(self, table: str, item: Item, condition: str, values: Mapping[str, Value]) -> None:
@@ -152,11 +162,23 @@ class Sender:
         """Delete an item on a condition."""
         self._send("delete_item", conditioned({"TableName": table, "Key": key}, condition, values))
 
+    def put_all(self, table: str, items: Iterable[Item]) -> None:
+        """Put items whose keys nobody else has; in batches, what is left unprocessed again. Never state rows."""
+        self._batches(table, [{"PutRequest": {"Item": item}} for item in items])
+
     def delete_all(self, table: str, keys: Iterable[Item]) -> None:
         """Delete items of which nobody needs the old content; in batches, what is left unprocessed again."""
-        waiting = [{"DeleteRequest": {"Key": key}} for key in keys]
+        self._batches(table, [{"DeleteRequest": {"Key": key}} for key in keys])
+
+    def execute_once(self, statements: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The engine's answer to each PartiQL statement. Sent once, and raising whatever it likes: see Inserts."""
+        answer = self._client.batch_execute_statement(Statements=list(statements))
+        answers: list[dict[str, Any]] = answer["Responses"]
+        return answers
+
+    def _batches(self, table: str, waiting: list[dict[str, Any]]) -> None:
         while waiting:
-            batch, waiting = waiting[:_BATCH], waiting[_BATCH:]
+            batch, waiting = waiting[:BATCH], waiting[BATCH:]
             self._batch(table, batch)
 
     def _batch(self, table: str, batch: list[dict[str, Any]]) -> None:
