@@ -22,19 +22,19 @@ export UV_LINK_MODE := copy
 help: ## Print what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## See the main job: a call fails, is retried, dies, is understood and is sent back
+demo: $(READY) ## See calls fail, be retried, die and be sent back
 	@$(BIN)/rdq demo $(ARGS)
 
-fast: $(READY) ## The tests that need neither servers nor processes, in under ten seconds
+fast: $(READY) ## Seconds: the tests without servers and processes
 	$(BIN)/pytest -q -m "not slow and not ministack and not processes" $(ARGS)
 
 test: $(READY) $(MINISTACK_READY) ## All tests but those that kill processes
 	$(BIN)/pytest -q -m "not processes" $(ARGS)
 
-test-processes: $(READY) $(MINISTACK_READY) ## Real worker processes, killed in the middle of their work
+test-processes: $(READY) $(MINISTACK_READY) ## Real workers, killed in the middle of their work
 	$(BIN)/pytest -q -m processes $(ARGS)
 
-mutations: $(READY) ## Make each named write condition always true: the contract test mapped to it must fail
+mutations: $(READY) ## Each write condition made always true: its test fails
 	$(BIN)/python -m tests.mutations $(ARGS)
 
 lint: $(READY) ## Style, format and types
@@ -42,12 +42,12 @@ lint: $(READY) ## Style, format and types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy rdq_core tests $(wildcard functions)
 
-check: lint ## The whole gate, as CI runs it: lint, test, test-processes, mutations
+check: lint ## The whole gate, as CI runs it
 	$(MAKE) --no-print-directory test
 	$(MAKE) --no-print-directory test-processes
 	$(MAKE) --no-print-directory mutations
 
-lock: $(UV) ## Pin what pyproject.toml asks for, with hashes (ARGS=--upgrade takes the newest)
+lock: $(UV) ## Pin pyproject.toml's needs (ARGS=--upgrade: the newest)
 	$(call compile,requirements-uv.lock,--group pyproject.toml:setup)
 	$(call compile,requirements-dev.lock,pyproject.toml --all-extras --group dev)
 	$(call compile,requirements-ministack.lock,--group pyproject.toml:ministack)

@@ -23,6 +23,7 @@ _AT_ONCE: Final = 2
 
 _STORE: Final = "tests/contract/test_store.py::"
 _QUEUES: Final = "tests/contract/test_queues.py::"
+_DELETION: Final = "tests/contract/test_deletion.py::"
 _DYNAMODB: Final = "tests/dynamodb/"
 
 KILLED_BY: Final[dict[str, str]] = {
@@ -43,6 +44,8 @@ KILLED_BY: Final[dict[str, str]] = {
     "BODY_IS_THERE": _DYNAMODB + "test_bodies.py::test_the_renewal_of_a_missing_body_makes_none",
     "BODY_ENDS_SOONER": _DYNAMODB
     + "test_bodies.py::test_a_renewal_that_crashes_before_its_write_leaves_a_longer_life_and_no_shorter_one",
+    "BODY_IS_AS_SEEN": _DYNAMODB + "test_renewing.py::test_a_body_that_stays_for_good_meanwhile_is_given_no_end",
+    "IS_OF_SEEN_LIFE": _DYNAMODB + "test_remains.py::test_an_entry_that_another_life_has_put_meanwhile_stays",
     "HAS_AN_END": _DYNAMODB + "test_references.py::test_keeping_a_missing_reference_makes_none",
     "IS_THIS_LIFE": _DYNAMODB + "test_references.py::test_a_new_task_under_the_id_of_one_that_is_being_forgotten_stays",
     "IS_NOT_DEAD": _DYNAMODB + "test_references.py::test_a_task_that_dies_while_it_is_forgotten_leaves_no_entry",
@@ -54,6 +57,13 @@ KILLED_BY: Final[dict[str, str]] = {
     "IS_DECLARED_AS_READ": _DYNAMODB + "test_control.py::test_a_deploy_in_between_is_a_conflict_and_stays",
     "IS_OVERRIDDEN_AS_READ": _DYNAMODB
     + "test_control.py::test_an_override_written_in_between_raises_the_shards_for_good",
+    "IS_NOT_DELETING": _DELETION + "test_deleting_again_does_not_begin_again",
+    "IS_NOT_DELETED": _DELETION + "test_a_tombstone_keeps_the_time_at_which_it_was_made",
+    "IS_DELETING_AS_READ": _DELETION + "test_of_two_deletions_only_the_one_that_was_seen_is_ended",
+    "IS_DELETED_AS_READ": _DELETION + "test_only_the_tombstone_that_was_seen_is_opened",
+    "NOBODY_LOOKED_YET": _DELETION + "test_of_hosts_that_would_look_at_the_same_time_one_looks",
+    "LOOKED_AT_AS_READ": _DELETION + "test_of_hosts_that_would_look_at_the_same_time_one_looks",
+    "IS_NOT_RECORDED": "tests/contract/test_audit.py::test_what_was_recorded_is_never_overwritten",
     "NOBODY_TOOK_YET": _DYNAMODB + "test_rate.py::test_a_sweeper_who_has_seen_nothing_does_not_begin_the_bucket_anew",
     "IS_HANDED_OUT_AS_READ": _DYNAMODB + "test_rate.py::test_a_bucket_fills_at_its_rate_for_all_of_them",
     "SLOT_IS_FREE": _STORE + "TestKey::test_a_second_task_of_the_key_has_to_wait_and_nothing_of_it_changes",

@@ -3,12 +3,13 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from importlib.metadata import version
+from typing import Annotated, Any, Final
 
 import typer
 
-from rdq_core.cli import dlq, init, queue, submit, task, worker
-from rdq_core.cli.command import PipeClosed
+from rdq_core.cli import audit, dlq, gc, init, local, queue, queue_edits, queue_files, submit, task, worker
+from rdq_core.cli.command import Debug, PipeClosed
 from rdq_core.cli.demo import demo
 from rdq_core.cli.failures import (
     BUG,
@@ -27,19 +28,22 @@ from rdq_core.errors import RdqError
 _EXAMPLES: Final = """\b
 Examples:
   rdq demo                        the whole story, without an AWS account
-  rdq init                        tables on a local engine
-  rdq queue apply queues.yaml     configure; then get, list, stats
+  rdq local                       a local engine with its tables, to try it on
+  rdq init                        tables on another local engine
+  rdq queue apply queues.yaml     configure; then get, list, stats, ladder
+  rdq queue set billing retry.max_attempts=8 --reason 'bank is down' --for 2h
+  rdq queue pause billing         start nothing more; resume lets it go on
   rdq submit -q billing -H charge --payload '{"order": 17}' --key order-17
   rdq submit -q billing -H charge --payloads orders.jsonl
   rdq worker payments             run the handlers of payments.py
   rdq task get -q billing --key order-17
   rdq dlq groups billing          what died, one line a bug
   rdq dlq redrive billing --group v1:3f2a90c1d0ab --dry-run
+  rdq gc --dry-run                what tasks that are gone have left behind
 """
 
 app: Final = typer.Typer(
     name="rdq",
-    help="Durable retries with a dead-letter queue, on DynamoDB and Lambda.",
     epilog=_EXAMPLES,
     no_args_is_help=True,
     add_completion=False,
@@ -47,11 +51,32 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _module in (demo, init, submit, worker):
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if wanted:
+        sys.stdout.write(f"rdq {version('rdq-core')}\n")
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+]
+
+
+@app.callback()
+def _root(*, version: Version = False, debug: Debug = False) -> None:
+    """Durable retries with a dead-letter queue, on DynamoDB and Lambda."""
+
+
+for _module in (demo, local, init, submit, worker, gc):
     _module.register(app)
+for _module in (queue_files, queue_edits):
+    _module.register(queue.app)
 app.add_typer(queue.app, name="queue")
 app.add_typer(task.app, name="task")
 app.add_typer(dlq.app, name="dlq")
+app.add_typer(audit.app, name="audit")
 
 
 def run(arguments: Sequence[str]) -> int:

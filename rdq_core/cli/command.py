@@ -26,7 +26,9 @@ class PipeClosed(Exception):
     """Nobody reads standard output any more. No OSError, because typer would take that for its own business."""
 
 
-def command(app: typer.Typer, name: str) -> Callable[[Callable[..., int | None]], Callable[..., int]]:
+def command(
+    app: typer.Typer, name: str, *, epilog: str | None = None
+) -> Callable[[Callable[..., int | None]], Callable[..., int]]:
     """Register a function as a command.
 
     Its first argument is the `Screen`; what it returns is the exit code, None is 0.
@@ -43,7 +45,7 @@ def command(app: typer.Typer, name: str) -> Callable[[Callable[..., int | None]]
 
         run.__signature__ = _signature(function)  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in _signature(function).parameters.values()}
-        app.command(name)(run)
+        app.command(name, epilog=epilog)(run)
         return run
 
     return decorate

@@ -9,21 +9,37 @@ import typer
 from rdq_core.cli.arguments import content, past
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import parts
-from rdq_core.cli.failures import CONFLICT, UNAVAILABLE, tell
-from rdq_core.cli.screen import Screen, ago, counted, note
+from rdq_core.cli.failures import Misuse
+from rdq_core.cli.mutations import ended, left
+from rdq_core.cli.screen import Screen, ago, counted, failure
 from rdq_core.cli.task import ShowPayload
 from rdq_core.cli.task import show as show_task
 from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.ids import check_id
 from rdq_core.domain.lifecycle import Edit
 from rdq_core.engine.ports import Clock
-from rdq_core.ops.dead_letters import DeadLetters, Entries, Group, Mutation
+from rdq_core.errors import InputInvalid
+from rdq_core.ops.dead_letters import DeadLetters, Entries, Group
+from rdq_core.ops.mutation import Mutation
 from rdq_core.ops.selection import Filters, Selection
 from rdq_core.ops.views import entry_view, group_view, listed, mutation_view, task_view
 
 app: Final = typer.Typer(help="The dead-letter queue.", no_args_is_help=True)
 
-Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
+
+def _no_id(context: typer.Context, value: str | None) -> str | None:
+    """A task's id where the queue belongs is told as that; no queue's name has upper case."""
+    if value is None or value == value.lower():
+        return value
+    try:
+        check_id(value)
+    except InputInvalid:
+        return value
+    hint = f"rdq dlq redrive QUEUE {value}" if context.info_name == "redrive" else f"rdq dlq show {value}"
+    raise Misuse(f"{value} is a task's id, and a queue belongs here", hint=hint)
+
+
+Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", callback=_no_id)]
 Type = Annotated[str | None, typer.Option("--type", help="A glob on the error's type, such as '*Timeout*'.")]
 HandlerRef = Annotated[str | None, typer.Option("--handler", help="The handler ref.")]
 Since = Annotated[str | None, typer.Option("--since", help="Dead since then: 3h, or an RFC 3339 time.")]
@@ -85,7 +101,9 @@ def show(
 def groups(
     screen: Screen,
     *,
-    queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="The queue's name; without it, all.")] = None,
+    queue: Annotated[
+        str | None, typer.Argument(metavar="[QUEUE]", help="The queue's name; without it, all.", callback=_no_id)
+    ] = None,
 ) -> None:
     """Show what the dead tasks died of, one line a bug."""
     desk, clock = _desk()
@@ -140,56 +158,61 @@ def redrive(
     set_handler: Annotated[str | None, typer.Option(help="Give them to this handler ref.")] = None,
     payload_file: Annotated[str | None, typer.Option(help="Give the one task this payload; - is stdin.")] = None,
 ) -> int | None:
-    """Send dead tasks back: due now, with a full budget, their history kept.
+    """Send dead tasks back: due now, with a full budget.
 
-    Choose them by ids, by filters, by a group, or --all.
+    Their history is kept. Choose them by ids, by filters, by --group, or --all. All but ids need --yes where nobody can
+    be asked.
     """
     desk, clock = _desk()
     filters = _filters(clock, error_type, handler, since, until, group)
-    selection = Selection(ids=tuple(task_ids or ()), filters=filters, everything=everything)
+    selection = _selection(task_ids or (), filters, everything=everything)
     edit = Edit(
         handler_ref=set_handler,
         handler_version=set_version,
         unpin=unpin,
         payload=None if payload_file is None else content(payload_file, "payload_file"),
     )
-    if not (dry_run or yes or selection.ids) and _is_watched(screen):
-        selected = desk.redrive(queue, selection, edit, dry_run=True).selected
-        typer.confirm(f"send {counted(selected, 'task')} back to {queue}?", abort=True, err=True)
+    if not (dry_run or yes or selection.ids):
+        _confirm(screen, queue, desk.redrive(queue, selection, edit, dry_run=True).selected)
     done = desk.redrive(queue, selection, edit, dry_run=dry_run, force=force)
     if len(selection.ids) == 1 and done.refusals:
         raise done.refusals[0]
     screen.show(mutation_view(done), lambda: _tell_redriven(screen, queue, done))
-    return _ended(done, as_json=not screen.is_for_people)
+    return ended(done, as_json=not screen.is_for_people)
 
 
-def _is_watched(screen: Screen) -> bool:
-    return screen.is_for_people and sys.stdin.isatty() and sys.stderr.isatty()
+def _selection(task_ids: Sequence[str], filters: Filters, *, everything: bool) -> Selection:
+    try:
+        return Selection(ids=tuple(task_ids), filters=filters, everything=everything)
+    except InputInvalid as refused:
+        if refused.field == "selection":
+            refused.hint = "give ids, or --group, or --all, or filters: --type --handler --since --until"
+        raise
+
+
+def _confirm(screen: Screen, queue: str, selected: int) -> None:
+    """Ask before many are sent back. Nothing needs no question; where nobody can be asked it is refused."""
+    if not selected:
+        return
+    told = f"{counted(selected, 'task')} back to {queue}"
+    if not (screen.is_for_people and sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Misuse(f"this would send {told}, and nobody can be asked", hint="add --yes, or --dry-run to count only")
+    typer.confirm(f"send {told}?", abort=True, err=True)
 
 
 def _tell_redriven(screen: Screen, queue: str, done: Mutation) -> None:
+    if not done.selected:
+        screen.line(f"nothing like that is dead in {queue}")
+        screen.next(f"rdq dlq list {queue}")
+        return
     if done.dry_run:
         screen.line(
             f"{counted(done.selected - done.skipped, 'task')} would be sent back to {queue}; nothing was changed"
         )
         screen.next("the same command without --dry-run")
         return
-    left = "".join(
-        f", {number} {word}" for number, word in ((done.skipped, "skipped"), (done.failed, "failed")) if number
-    )
-    screen.line(f"{counted(done.done, 'task')} sent back to {queue}{left}")
+    screen.line(f"{counted(done.done, 'task')} sent back to {queue}{left(done)}")
     screen.next(f"rdq queue stats {queue}")
-
-
-def _ended(done: Mutation, *, as_json: bool) -> int | None:
-    """The exit code, with the reasons of what was not done on standard error."""
-    for refusal in done.refusals[:1] if as_json else done.refusals:
-        tell(refusal, as_json=as_json)
-    if not as_json and done.skipped + done.failed > len(done.refusals):
-        note(f"     and {done.skipped + done.failed - len(done.refusals)} more")
-    if done.failed:
-        return UNAVAILABLE
-    return CONFLICT if done.skipped else None
 
 
 def _filters(
@@ -211,7 +234,7 @@ def _filters(
 
 
 def _told(entry: DeadEntry) -> str:
-    return f"{entry.type or ''}: {entry.message or ''}".splitlines()[0]
+    return failure(entry.type, entry.message)
 
 
 def _desk() -> tuple[DeadLetters, Clock]:

@@ -72,8 +72,8 @@ def tell(error: errors.RdqError, *, as_json: bool) -> None:
         sys.stderr.write(json.dumps({"error": error.as_dict()}) + "\n")
         return
     sys.stderr.write(f"rdq: {escaped(error.message)}\n")
-    if error.hint:
-        sys.stderr.write(f"     {escaped(error.hint)}\n")
+    for line in (error.hint or "").splitlines():
+        sys.stderr.write(f"     {escaped(line)}\n")
 
 
 def tell_bug(bug: BaseException, *, as_json: bool, debug: bool) -> None:
@@ -94,6 +94,7 @@ def of_aws(error: BaseException) -> errors.RdqError | None:
     """What botocore raised, outside of the store, in rdq's words; None for what isn't its own, or is a bug of ours."""
     if not type(error).__module__.startswith("botocore") or not isinstance(error, Exception):
         return None
+    from rdq_core.stores.dynamodb.endpoint import endpoint_of
     from rdq_core.stores.dynamodb.faults import Kind, understand
 
     fault = understand(error)
@@ -106,4 +107,5 @@ def of_aws(error: BaseException) -> errors.RdqError | None:
     if "AccessDenied" in fault.code:
         return errors.Unavailable(f"not allowed: dynamodb:{action}", hint="give the caller's role this action")
     told = f"DynamoDB did not do {action}" if action else "AWS is not reachable"
-    return errors.Unavailable(f"{told}: {fault.code}", hint=_CHECK_THE_WAY)
+    place = f" at {found}" if (found := endpoint_of(error)) else ""
+    return errors.Unavailable(f"{told}{place}: {fault.code}", hint=_CHECK_THE_WAY)

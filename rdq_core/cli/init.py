@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from rdq_core.cli.command import command
-from rdq_core.cli.connection import is_local, tables_in
 from rdq_core.cli.failures import Misuse
 from rdq_core.cli.screen import Screen
+from rdq_core.runtime.environment import is_local, tables_in
 
 
 def register(app: typer.Typer) -> None:
@@ -31,7 +31,7 @@ def init(
         where = os.environ.get("AWS_ENDPOINT_URL") or "AWS itself"
         raise Misuse(
             f"AWS_ENDPOINT_URL does not point at this machine, so this would create tables in {where}",
-            hint="point it at a local engine, deploy the template, or say --create-in-aws",
+            hint="rdq local serves one here, with its tables; or deploy the template, or say --create-in-aws",
         )
     tables = tables_in()
     create_tables(dynamodb_client(), tables)

@@ -1,4 +1,4 @@
-"""`rdq queue`: apply configuration, and look at queues."""
+"""`rdq queue`: look at queues."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,47 +6,18 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rdq_core.cli.arguments import content
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import parts
-from rdq_core.cli.failures import CONFLICT, tell
-from rdq_core.cli.screen import Screen, escaped, span
-from rdq_core.config.document import parse_document
-from rdq_core.errors import ConfigInvalid
-from rdq_core.ops.queues import Applied, QueueDesk
-from rdq_core.ops.views import listed
+from rdq_core.cli.screen import Screen, escaped, exact, span
+from rdq_core.config.merge import leaves
+from rdq_core.domain.times import parse_time
+from rdq_core.ops.queues import QueueDesk
 
 app: Final = typer.Typer(help="Queues: their configuration and how full they are.", no_args_is_help=True)
 
+_NO_SETTINGS: Final = frozenset({"queue", "revision", "paused", "shards_ever", "deleting", "override_suspended"})
+
 Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
-
-
-@command(app, "apply")
-def apply(
-    screen: Screen,
-    *,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="YAML or JSON; - is standard input.")],
-) -> int | None:
-    """Declare the queues of a file. Queues that it doesn't name are never touched."""
-    declared = parse_document(content(file, "file"))
-    if not declared.queues:
-        raise ConfigInvalid("queues", "the file names no queue")
-    applied = _desk().apply(declared)
-    screen.show(listed(each.as_dict() for each in applied), lambda: _tell_applied(screen, applied))
-    refused = [each.error for each in applied if each.error is not None]
-    for error in refused:
-        tell(error, as_json=not screen.is_for_people)
-    return CONFLICT if refused else None
-
-
-def _tell_applied(screen: Screen, applied: Sequence[Applied]) -> None:
-    screen.table(
-        ["queue", "result", "revision"], [(each.queue, each.result, each.revision) for each in applied], stretch=0
-    )
-    for each in applied:
-        if each.is_override_suspended:
-            screen.line(f"the override of {each.queue} contradicts what was declared and is suspended")
-    screen.next(f"rdq queue get {applied[0].queue}")
 
 
 @command(app, "get")
@@ -57,27 +28,58 @@ def get(screen: Screen, *, queue: Queue) -> None:
 
 
 def _tell_queue(screen: Screen, queue: str, layers: Mapping[str, Any]) -> None:
-    declared = dict(_leaves(layers["declared"]))
-    override = dict(_leaves((layers["override"] or {}).get("layer", {})))
+    over = layers["override"] or {}
+    declared = leaves(layers["declared"])
+    override = leaves(over["layer"]) if over.get("in_force") else {}
     rows = [
-        (key, value, "override" if key in override else "declared" if key in declared else "")
-        for key, value in _leaves(layers["effective"])
-        if key not in ("queue", "revision", "paused", "shards_ever")
+        (key, shown(value), "override" if key in override else "declared" if key in declared else "")
+        for key, value in leaves(layers["effective"]).items()
+        if key not in _NO_SETTINGS and value not in ([], {})
     ]
-    screen.line(f"{queue}, revision {layers['revision']}{', PAUSED' if layers['paused'] else ''}")
+    screen.line(f"{queue}, revision {layers['revision']}{_states(layers)}")
+    screen.fields(_set_by_people(screen, layers, over))
     screen.line()
     screen.table(["setting", "in force", "set by"], rows, stretch=1)
-    screen.next(f"rdq queue stats {queue}")
+    screen.next(f"rdq queue stats {queue}", f"rdq queue ladder {queue}")
 
 
-def _leaves(layer: Mapping[str, Any], path: str = "") -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    for key, value in layer.items():
-        if isinstance(value, Mapping) and value:
-            found += _leaves(value, f"{path}{key}.")
-        elif value not in ([], {}):
-            found.append((f"{path}{key}", value if isinstance(value, str) else json.dumps(value)))
-    return found
+def _states(layers: Mapping[str, Any]) -> str:
+    states = {"PAUSED": layers["paused"], "DELETING": layers["deleting_at"]}
+    return "".join(f", {word}" for word, holds in states.items() if holds)
+
+
+def _set_by_people(screen: Screen, layers: Mapping[str, Any], over: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """What a deploy can't undo: pause and override, with the reasons."""
+    told: list[tuple[str, object]] = []
+    if layers["paused"]:
+        told.append(("paused", f"since {told_time(screen, layers['paused_at'])}{_because(layers['pause_reason'])}"))
+    if over:
+        told.append(("override", f"{override_state(screen, over)}{_because(over['reason'])}"))
+    return told
+
+
+def override_state(screen: Screen, over: Mapping[str, Any]) -> str:
+    """Whether an override is in force, and until when."""
+    ends_at = told_time(screen, over["expires_at"])
+    if over["suspended"]:
+        return "SUSPENDED: it contradicts what is declared"
+    if not over["in_force"]:
+        return f"over since {ends_at}"
+    return f"until {ends_at}" if ends_at else "until it is taken away"
+
+
+def told_time(screen: Screen, moment: str | None) -> str | None:
+    """A time out of a document, as people read it."""
+    return None if moment is None else screen.time(parse_time(moment, "time"))
+
+
+def _because(reason: str | None) -> str:
+    return f" ({reason})" if reason else ""
+
+
+def shown(value: object) -> str | None:
+    """A setting as people read it."""
+    return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
 @command(app, "list")
@@ -101,13 +103,42 @@ def _tell_queues(screen: Screen, queues: Sequence[Mapping[str, Any]]) -> None:
                 each["max_attempts"],
                 each["host"],
                 each["revision"],
-                "PAUSED" if each["paused"] else "",
+                _marks(each),
             )
             for each in queues
         ],
         stretch=0,
     )
     screen.next(f"rdq queue stats {queues[0]['queue']}")
+
+
+def _marks(each: Mapping[str, Any]) -> str:
+    over = {None: "", "in_force": "override", "suspended": "override SUSPENDED"}[each["override"]]
+    return ", ".join(filter(None, ("PAUSED" if each["paused"] else "", "DELETING" if each["deleting"] else "", over)))
+
+
+@command(app, "ladder")
+def ladder(screen: Screen, *, queue: Queue) -> None:
+    """Show when a task that always fails is tried, and when it dies."""
+    steps = _desk().ladder(queue)
+    screen.show(steps, lambda: _tell_ladder(screen, queue, steps))
+
+
+def _tell_ladder(screen: Screen, queue: str, steps: Mapping[str, Any]) -> None:
+    names = ("earliest", "middle", "latest")
+    screen.table(
+        ["attempt", *names],
+        [(each["attempt"], *(exact(each[f"{name}_ms"]) for name in names)) for each in steps["attempts"]],
+    )
+    dies = steps["dies"]
+    screen.line()
+    screen.line(
+        f"A task that always fails is dead {exact(dies['earliest_ms'])} to {exact(dies['latest_ms'])} after its"
+    )
+    screen.line(
+        f"submit; when each attempt runs into its timeout, {exact(dies['at_worst_ms'])} after it at the latest."
+    )
+    screen.next(f"rdq queue get {queue}")
 
 
 @command(app, "stats")

@@ -20,6 +20,7 @@ _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\
 _WIDEST: Final = 160
 _NARROWEST: Final = 12
 _WIDE_ENOUGH: Final = 24
+_COMFORTABLE: Final = 32
 _GAP: Final = "  "
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
@@ -74,8 +75,7 @@ class Screen:
         widths = [max(map(cell_len, column)) for column in zip(headings, *cells, strict=True)]
         widths = [width if place in (0, stretch) else min(width, _WIDE_ENOUGH) for place, width in enumerate(widths)]
         if stretch is not None:
-            others = sum(widths) - widths[stretch] + len(_GAP) * (len(widths) - 1)
-            widths[stretch] = min(widths[stretch], max(_columns() - others, _NARROWEST))
+            _squeeze(widths, stretch)
         _write(_bold(_row(headings, widths)))
         _write("─" * (sum(widths) + len(_GAP) * (len(widths) - 1)))
         for row in cells:
@@ -114,6 +114,18 @@ def span(seconds: float) -> str:
     return f"{int(seconds)}s"
 
 
+def exact(milliseconds: int) -> str:
+    """A time span as a ladder has it, as in 450ms, 12.5s, 3m 20s, 2h 05m or 4d 06h."""
+    seconds = milliseconds / 1000
+    if seconds < _MINUTE:
+        return f"{milliseconds}ms" if 0 < seconds < 1 else f"{seconds:.1f}".removesuffix(".0") + "s"
+    for unit, length, part, of in (("d", _DAY, "h", _HOUR), ("h", _HOUR, "m", _MINUTE), ("m", _MINUTE, "s", 1)):
+        if seconds >= length:
+            whole, rest = divmod(round(seconds / of), length // of)
+            return f"{whole}{unit} {rest:02d}{part}"
+    raise AssertionError(milliseconds)
+
+
 def size(count: int) -> str:
     """A number of bytes as people read it."""
     return f"{count} B" if count < _KIB else f"{count / _KIB:.1f} KiB"
@@ -137,6 +149,27 @@ def _items(document: Mapping[str, Any]) -> Iterable[Any]:
     if set(document) == {"submitted", "rejected"}:
         return [*document["submitted"], *document["rejected"]]
     return [document]
+
+
+def failure(kind: str | None, message: str | None) -> str:
+    """What went wrong on one line. The message comes first, because the end gives way where the screen is narrow."""
+    first = next(iter((message or "").splitlines()), "")
+    if not first:
+        return kind or ""
+    return f"{first} ({kind})" if kind else first
+
+
+def _squeeze(widths: list[int], stretch: int) -> None:
+    """Make a row fit: first the column `stretch` gives way as far as it stays comfortable, then the wide others."""
+    others = sum(widths) - widths[stretch] + len(_GAP) * (len(widths) - 1)
+    short = min(widths[stretch], _COMFORTABLE) - (_columns() - others)
+    for place in reversed(range(1, len(widths))):
+        if place != stretch and short > 0:
+            given = min(short, max(widths[place] - _NARROWEST, 0))
+            widths[place] -= given
+            others -= given
+            short -= given
+    widths[stretch] = min(widths[stretch], max(_columns() - others, _NARROWEST))
 
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -28,11 +28,25 @@ from rdq_core.runtime.wiring import Parts
 _MOST_SHOWN: Final = 10
 _LOOK_EVERY: Final = 0.5
 _TEXT: Final = "text/plain; charset=utf-8"
+_EXAMPLES: Final = """\b
+Examples:
+  rdq submit -q billing -H charge --payload hello --key order-17
+  rdq submit -q billing -H charge --payload '{"order": 17}' \\
+      --content-type application/json
+  rdq submit -q billing -H charge --payloads orders.jsonl
+  rdq submit --tasks tasks.jsonl
+
+A line of tasks.jsonl; instead of payload_json it may have payload_text, or payload in base64, and beside them key,
+delay, run_at, headers and the task's other fields:
+
+\b
+  {"queue": "billing", "handler_ref": "charge", "payload_json": {"n": 17}}
+"""
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    command(app, "submit")(submit)
+    command(app, "submit", epilog=_EXAMPLES)(submit)
 
 
 def submit(
@@ -40,7 +54,10 @@ def submit(
     *,
     queue: Annotated[str | None, typer.Option("--queue", "-q", help="The queue.")] = None,
     handler: Annotated[str | None, typer.Option("--handler", "-H", help="The handler ref.")] = None,
-    payload: Annotated[str | None, typer.Option(help="The payload as text; - is standard input.")] = None,
+    payload: Annotated[
+        str | None,
+        typer.Option(help="The payload as text; - is standard input. JSON is text too, unless --content-type says it."),
+    ] = None,
     payload_file: Annotated[str | None, typer.Option(help="A file that is the payload.")] = None,
     payloads: Annotated[str | None, typer.Option(help="A file with a payload a line, its bytes as they stand.")] = None,
     tasks: Annotated[str | None, typer.Option(help="A file with a task object a line.")] = None,
@@ -48,7 +65,7 @@ def submit(
     task_id: Annotated[str | None, typer.Option("--id", help="The task's id, a ULID.")] = None,
     key: Annotated[str | None, typer.Option(help="A business key: the same key submits once.")] = None,
     header: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be given again.")] = None,
-    content_type: Annotated[str | None, typer.Option(help="The payload's content type.")] = None,
+    content_type: Annotated[str | None, typer.Option(help="What the payload is, such as application/json.")] = None,
     handler_version: Annotated[str | None, typer.Option(help="Pin the task to this version.")] = None,
     run_at: Annotated[str | None, typer.Option(help="When it is due, RFC 3339 with a zone.")] = None,
     delay: Annotated[str | None, typer.Option(help="How long until it is due: 30s, 10m, 24h.")] = None,
@@ -57,7 +74,10 @@ def submit(
         bool, typer.Option("--wait", help="Wait for the one task's end; exit code 0 if it succeeds.")
     ] = False,
 ) -> int | None:
-    """Submit a task, or with --payloads or --tasks one for each line of a file (- is standard input)."""
+    """Submit a task, or one for each line of a file.
+
+    The file is given as --payloads or --tasks; - is standard input.
+    """
     source = _the_source(payload=payload, payload_file=payload_file, payloads=payloads, tasks=tasks)
     found = parts()
     template = Draft(
@@ -74,12 +94,14 @@ def submit(
     )
     submitter = found.submitter()
     if source in ("payload", "payload_file"):
-        return _submit_one(screen, submitter, _one(template, payload, payload_file), found if wait else None)
+        with _naming_a_queue():
+            return _submit_one(screen, submitter, _one(template, payload, payload_file), found if wait else None)
     if task_id is not None or key is not None or wait:
         raise Misuse("--id, --key and --wait are for one task, and this is a file of many")
     with opened(payloads or tasks or "-", source) as stream:
         if source == "payloads":
-            _check_once(submitter, template)
+            with _naming_a_queue():  # what is wrong with every line is told once
+                submitter.check(template)
             lines: Iterable[Line] = payload_lines(stream, template)
         else:
             lines = task_lines(stream, template, clock=found.clock)
@@ -125,11 +147,7 @@ def _one(template: Draft, payload: str | None, payload_file: str | None) -> Draf
 
 
 def _submit_one(screen: Screen, submitter: Submitter, draft: Draft, waits_on: Parts | None) -> int | None:
-    try:
-        submission = submitter.submit(draft)
-    except QueueNotFound as unknown:
-        tell(unknown, as_json=not screen.is_for_people)
-        return WRONG_USE
+    submission = submitter.submit(draft)
     report = BulkReport(submitted=[Submitted(submission.task.id, submission.created, None)])
     screen.show(submit_view(report), lambda: _tell(screen, report, draft.queue))
     return None if waits_on is None else _wait(screen, waits_on, submission.task.id)
@@ -151,12 +169,13 @@ def _wait(screen: Screen, found: Parts, task_id: str) -> int | None:
     return None if task.status is Status.SUCCEEDED else CONFLICT
 
 
-def _check_once(submitter: Submitter, template: Draft) -> None:
-    """What is wrong with every line is told once."""
+@contextmanager
+def _naming_a_queue() -> Iterator[None]:
+    """A queue that isn't configured is wrong use here: nobody has asked for it, they have given it work."""
     try:
-        submitter.check(template)
+        yield
     except QueueNotFound as unknown:
-        raise InputInvalid("queue", unknown.message, hint=unknown.hint) from None
+        raise Misuse(unknown.message, code=unknown.code, hint=unknown.hint) from None
 
 
 @contextmanager
@@ -175,11 +194,8 @@ def _progress() -> Iterator[Callable[[int], None] | None]:
 
 
 def _tell(screen: Screen, report: BulkReport, queue: str) -> None:
-    there = sum(not each.created for each in report.submitted)
-    where = f" to {queue}" if queue else ""
-    known = f" ({there:,} of them there already, and unchanged)" if there else ""
     if report.submitted or not report.rejected:
-        screen.line(f"submitted {counted(len(report.submitted), 'task')}{where}{known}")
+        screen.line(_stored(report, queue))
     if report.rejected:
         screen.line(f"refused {counted(len(report.rejected), 'line')}, of which nothing was stored:")
         for each in report.rejected[:_MOST_SHOWN]:
@@ -188,6 +204,17 @@ def _tell(screen: Screen, report: BulkReport, queue: str) -> None:
             screen.line(f"  and {len(report.rejected) - _MOST_SHOWN:,} more; -o json lists them all")
     if report.submitted:
         screen.next(f"rdq task get {report.submitted[0].id}")
+
+
+def _stored(report: BulkReport, queue: str) -> str:
+    """What is new, and what a key or an id has found."""
+    there = sum(not each.created for each in report.submitted)
+    new = len(report.submitted) - there
+    told = f"submitted {counted(new, 'task')}{f' to {queue}' if queue else ''}"
+    if not there:
+        return told
+    found = "already there" if len(report.submitted) == 1 else f"{there:,} already there"
+    return f"{told}; {found}, unchanged" if new else f"{found}, nothing submitted"
 
 
 def _lines_of(report: BulkReport) -> Iterator[int | None]:
@@ -205,12 +232,7 @@ def _ended(report: BulkReport, *, atomic: bool, as_json: bool) -> int | None:
         return None
     first = report.rejected[0]
     what = f"{first.field}: {first.message}" if first.field else first.message
-    outcome = "so none was submitted" if atomic else "the others were submitted"
-    tell(
-        RdqError(
-            f"{counted(len(report.rejected), 'line')} refused, {outcome}; the first is line {first.line}: {what}",
-            code=first.code,
-        ),
-        as_json=as_json,
-    )
+    outcome = ", so none was submitted" if atomic else ", the others were submitted" if report.submitted else ""
+    refused = f"{counted(len(report.rejected), 'line')} refused{outcome}"
+    tell(RdqError(f"{refused}; the first is line {first.line}: {what}", code=first.code), as_json=as_json)
     return WRONG_USE

@@ -7,10 +7,14 @@ import typer
 
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import parts
-from rdq_core.cli.screen import Screen, counted, escaped, size
+from rdq_core.cli.mutations import ended, left
+from rdq_core.cli.screen import Screen, counted, escaped, failure, size
 from rdq_core.domain.attempt import Attempt
 from rdq_core.domain.task import Status, Task
-from rdq_core.ops.views import task_view
+from rdq_core.errors import InputInvalid
+from rdq_core.ops.mutation import Mutation
+from rdq_core.ops.tasks import TaskDesk
+from rdq_core.ops.views import mutation_view, task_view
 
 app: Final = typer.Typer(help="Tasks.", no_args_is_help=True)
 
@@ -32,10 +36,40 @@ def get(
     """Show a task, by id, or by queue and business key."""
     from rdq_core.client.rdq import Rdq
 
-    task = Rdq(parts=parts()).get(task_id, queue=queue, key=key)
+    try:
+        task = Rdq(parts=parts()).get(task_id, queue=queue, key=key)
+    except InputInvalid as refused:
+        refused.hint = refused.hint or "rdq task get ID, or by its business key: rdq task get -q QUEUE --key KEY"
+        raise
     screen.show(task_view(task, show_payload=show_payload), lambda: show(screen, task, show_payload=show_payload))
     if screen.is_for_people and task.status is Status.DEAD:
         screen.next(f"rdq dlq redrive {task.queue} {task.id}")
+
+
+@command(app, "cancel")
+def cancel(
+    screen: Screen,
+    *,
+    task_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The tasks' ids.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count them, and change nothing.")] = False,
+) -> int | None:
+    """Stop tasks that wait or run, for good. What a running handler does after that doesn't count."""
+    found = parts()
+    done = TaskDesk(found.store, found.canceller(), ids=found.ids).cancel(task_ids, dry_run=dry_run)
+    if done.selected == 1 and done.refusals:
+        raise done.refusals[0]
+    screen.show(mutation_view(done), lambda: _tell_cancelled(screen, task_ids[0], done))
+    return ended(done, as_json=not screen.is_for_people)
+
+
+def _tell_cancelled(screen: Screen, first: str, done: Mutation) -> None:
+    if done.dry_run:
+        stoppable = done.selected - done.skipped - done.failed
+        screen.line(f"{counted(stoppable, 'task')} would be cancelled; nothing was changed")
+        screen.next("the same command without --dry-run")
+        return
+    screen.line(f"{counted(done.done, 'task')} cancelled{left(done)}")
+    screen.next(f"rdq task get {first}")
 
 
 def show(screen: Screen, task: Task, *, show_payload: bool) -> None:
@@ -56,7 +90,7 @@ def show(screen: Screen, task: Task, *, show_payload: bool) -> None:
 
 
 def _facts(screen: Screen, task: Task) -> list[tuple[str, object]]:
-    failure = task.failure
+    why = task.failure
     return [
         ("queue", task.queue),
         ("handler", " ".join(filter(None, (task.handler_ref, task.handler_version)))),
@@ -68,14 +102,14 @@ def _facts(screen: Screen, task: Task) -> list[tuple[str, object]]:
         ("ended", screen.time(task.completed_at)),
         ("attempts", f"{task.attempt_count} of the present budget, {len(task.attempts)} in all"),
         ("redriven", counted(task.redrive_count, "time") if task.redrive_count else None),
-        ("failure", None if failure is None else failure.code),
+        ("failure", None if why is None else why.code),
         ("result", None if task.result is None else f"{size(len(task.result))}, {task.result_content_type}"),
     ]
 
 
 def _attempt_row(screen: Screen, attempt: Attempt) -> tuple[object, ...]:
     error = attempt.error
-    told = None if error is None else f"{error.type}: {error.message or ''}".splitlines()[0]
+    told = None if error is None else failure(error.type, error.message)
     started = screen.time(attempt.started_at)
     return (
         attempt.attempt_no,

@@ -4,9 +4,11 @@ import importlib
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -14,17 +16,18 @@ import typer
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import parts
 from rdq_core.cli.failures import DONE
-from rdq_core.cli.screen import Screen
+from rdq_core.cli.screen import Screen, note
 from rdq_core.config.settings import Host
 from rdq_core.domain.attempt import type_name
 from rdq_core.domain.units import parse_duration
 from rdq_core.engine.ports import QueueSource
 from rdq_core.engine.report import SweepReport
-from rdq_core.errors import InputInvalid
+from rdq_core.errors import InputInvalid, RdqError
 from rdq_core.handlers.registry import Registry
 from rdq_core.runtime.log import LOGGER, LogSink
 
 _CONVENTION: Final = "registry"
+_PACKAGE: Final = Path(__file__).parents[1]
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +48,11 @@ def worker(
     drain_horizon: Annotated[str, typer.Option(help="How far ahead --drain looks.")] = "1h",
     grace: Annotated[str, typer.Option(help="How long handlers may go on after SIGTERM.")] = "25s",
 ) -> None:
-    """Run due work until told to stop. One JSON event a line on standard error, a report at the end."""
+    """Run due work until told to stop.
+
+    One JSON event a line on standard error, a report at the end. Serve only queues whose handlers are all in the
+    module: a task of a served queue whose handler isn't there is dead-lettered at once (rdq.Unroutable).
+    """
     from rdq_core.client.rdq import Rdq
     from rdq_core.runtime.worker import Worker
 
@@ -56,6 +63,8 @@ def worker(
     host = Worker(found, registry, serves=serves, grace=patience, rdq=Rdq(parts=found))
     _check_queues(found.queues, serves)
     _log_to_standard_error()
+    if sys.stderr.isatty():
+        note(f"serving {', '.join(serves)}; Ctrl-C stops")
     host.stop_on_signals()
     report = host.drain(horizon) if drain else host.run()
     screen.show(_document(report), lambda: screen.line(_sentence(asdict(report.total))))
@@ -100,13 +109,34 @@ def _imported(name: str) -> Any:
         sys.path.insert(0, here)
     try:
         return importlib.import_module(name)
+    except RdqError as refused:
+        refused.message = f"importing {name}: {refused.message}{_place(refused)}"
+        raise
     except ModuleNotFoundError as missing:
-        where = "in this folder or installed" if missing.name == name.partition(".")[0] else f"which {name} imports"
+        mine = missing.name in (name, name.partition(".")[0])
+        where = "in this folder or installed" if mine else f"which {name} imports{_place(missing)}"
         raise InputInvalid("module", f"there is no module {missing.name} {where}") from missing
+    except (SyntaxError, ImportError) as broken:
+        told = broken.msg if isinstance(broken, SyntaxError) else str(broken)
+        raise InputInvalid("module", f"importing {name}: {told}{_place(broken)}") from broken
     except Exception as broken:
         raise InputInvalid(
-            "module", f"importing {name} raised {type_name(broken)}", hint="run it again with --debug for the traceback"
+            "module",
+            f"importing {name} raised {type_name(broken)}{_place(broken)}",
+            hint="run it again with --debug for the traceback",
         ) from broken
+
+
+def _place(error: BaseException) -> str:
+    """Where in the user's files an import failed; empty where no file is to blame."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" ({error.filename}, line {error.lineno})"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith("<frozen importlib") or file == importlib.__file__ or _PACKAGE in Path(file).parents
 
 
 def _check_queues(queues: QueueSource, serves: tuple[str, ...]) -> None:

@@ -211,7 +211,7 @@ class Rdq:
 
     def rules(self, queue: str) -> tuple[ClassificationRules, Mapping[type[BaseException], Outcome]]:
         """How the failures of a queue's calls are classified: its globs, and the classes decided in the registry."""
-        return self._parts.queues.settings(queue).classification, self._registry.classes if self._registry else {}
+        return self._parts.queues.for_submits(queue).classification, self._registry.classes if self._registry else {}
 
     # -- reading and stopping -------------------------------------------------------------------------------------
 

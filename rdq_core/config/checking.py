@@ -8,7 +8,7 @@ from pydantic_core import ErrorDetails
 from typing_extensions import get_type_hints, is_typeddict
 
 from rdq_core.config.accepted import REFUSED
-from rdq_core.config.refusals import joined, refusal, unknown_key
+from rdq_core.config.refusals import THE_FILE, joined, refusal, unknown_key
 from rdq_core.config.schema import CONFIG_VERSION, DefaultsKeys, FileKeys, QueueKeys, adapter
 from rdq_core.errors import ConfigInvalid
 
@@ -88,7 +88,7 @@ def _explained(keys: Any, problem: ErrorDetails, path: str, lines: Lines) -> Con
         case kind if kind == REFUSED:
             return refusal(where, value, problem["ctx"]["accepted"], note=problem["ctx"]["note"], line=line)
         case _:
-            return refusal(where or "the file", value, _told(keys, loc), line=line)
+            return refusal(where or THE_FILE, value, _told(keys, loc), line=line)
 
 
 def _unknown(keys: Any, loc: Path, where: str, value: object, line: int | None) -> ConfigInvalid:

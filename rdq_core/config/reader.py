@@ -24,7 +24,7 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from rdq_core.config.refusals import Unquoted, WrittenFloat, joined, shown
+from rdq_core.config.refusals import THE_FILE, Unquoted, WrittenFloat, joined, shown
 from rdq_core.errors import ConfigInvalid
 
 MOST_BYTES: Final = 1024 * 1024
@@ -74,11 +74,11 @@ def read(text: str | bytes) -> Reading:
 def _decoded(text: str | bytes) -> str:
     size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "replace"))
     if size > MOST_BYTES:
-        raise ConfigInvalid("the file", f"is {size} bytes long; accepted: at most {MOST_BYTES} bytes")
+        raise ConfigInvalid(THE_FILE, f"is {size} bytes long; accepted: at most {MOST_BYTES} bytes")
     try:
         return text.decode("utf-8-sig") if isinstance(text, bytes) else text.removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        raise ConfigInvalid("the file", f"is not UTF-8 (byte {error.start}); accepted: YAML or JSON in UTF-8") from None
+        raise ConfigInvalid(THE_FILE, f"is not UTF-8 (byte {error.start}); accepted: YAML or JSON in UTF-8") from None
 
 
 def _is_json(text: str) -> bool:
@@ -101,7 +101,7 @@ def _not_yaml(error: yaml.YAMLError) -> ConfigInvalid:
     place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
     starred = re.search("alias|anchor", str(getattr(error, "context", "")))
     note = "; text that starts with * or & must be quoted" if starred else ""
-    return ConfigInvalid("the file", f"{place}{problem}; accepted: one YAML or JSON document{note}")
+    return ConfigInvalid(THE_FILE, f"{place}{problem}; accepted: one YAML or JSON document{note}")
 
 
 class _Builder:
@@ -116,7 +116,7 @@ class _Builder:
     def document(self) -> Reading:
         next(self._events)  # the stream's start
         if isinstance(next(self._events), StreamEndEvent):
-            raise ConfigInvalid("the file", "is empty; accepted: one YAML or JSON document")
+            raise ConfigInvalid(THE_FILE, "is empty; accepted: one YAML or JSON document")
         data = self._value(next(self._events), ())
         next(self._events)  # the document's end
         extra = next(self._events)
@@ -224,7 +224,7 @@ def _reading(text: str) -> str | None:
 
 
 def _refused(path: Path, event: Event, problem: str) -> ConfigInvalid:
-    return ConfigInvalid(joined("", path) or "the file", f"{problem} (line {_line(event)})")
+    return ConfigInvalid(joined("", path) or THE_FILE, f"{problem} (line {_line(event)})")
 
 
 def _line(event: Event) -> int:

@@ -7,6 +7,8 @@ from typing import Any, Final, Self
 from rdq_core.domain.limits import MAX_NAME_BYTES
 from rdq_core.errors import ConfigInvalid
 
+THE_FILE: Final = "the file"
+"""The path of what is wrong with a whole file, whose name is known to whoever has read it."""
 _LONGEST_VALUE: Final = 60
 _CLOSE_ENOUGH: Final = 0.5
 

@@ -104,7 +104,8 @@ class DispatchSettings:
 class QueueSettings:
     """Everything about one queue, after all layers.
 
-    `revision` is the configuration's as it was read, 0 when it wasn't stored. `paused` stops claims, not submits.
+    `revision` is the configuration's as it was read, 0 when it wasn't stored. `paused` stops claims, not submits;
+    `deleting` stops submits, not claims. `override_suspended`: what people set contradicts what was declared since.
     `shards_ever` is the most `index_shards` that the queue has had: tasks may still lie in any of them.
     """
 
@@ -120,6 +121,8 @@ class QueueSettings:
     owner: str | None = None
     runbook: str | None = None
     paused: bool = False
+    deleting: bool = False
+    override_suspended: bool = False
     revision: int = 0
     shards_ever: int = 0
 
@@ -157,6 +160,8 @@ class QueueSettings:
             index_shards=plain.whole("index_shards"),
             handlers={ref: HandlerTarget.from_plain(entry) for ref, entry in plain.section("handlers").sections()},
             paused=data.get("paused") is True,
+            deleting=data.get("deleting") is True,
+            override_suspended=data.get("override_suspended") is True,
             revision=plain.whole("revision", least=0) if plain.has("revision") else 0,
             shards_ever=plain.whole("shards_ever", least=0) if plain.has("shards_ever") else 0,
         )
@@ -166,6 +171,7 @@ class QueueSettings:
     def to_plain(self) -> dict[str, Any]:
         """The JSON data that `from_plain` reads as these settings, in canonical spelling; `heartbeat` is resolved."""
         named = {"queue": self.queue, "owner": self.owner, "runbook": self.runbook}
+        states = {"deleting": self.deleting, "override_suspended": self.override_suspended}
         return {name: text for name, text in named.items() if text is not None} | {
             "retry": _plain_retry(self.retry),
             "execution": _plain_execution(self.execution),
@@ -181,6 +187,7 @@ class QueueSettings:
             "paused": self.paused,
             "revision": self.revision,
             "shards_ever": self.shards_ever,
+            **{name: True for name, holds in states.items() if holds},
         }
 
 

@@ -45,7 +45,7 @@ _LIFECYCLE_FIELDS: Final = (
 )
 # What a store keeps beside the task and a reader of ours may have printed: never taken for an unknown field.
 _STORE_FIELDS: Final = ("envelope_version", "claim_token", "fencing_token", "payload_size", "payload_sha256")
-_KNOWN: Final = frozenset((*_SUBMITTED_FIELDS, *_LIFECYCLE_FIELDS, *_STORE_FIELDS))
+KNOWN_FIELDS: Final = frozenset((*_SUBMITTED_FIELDS, *_LIFECYCLE_FIELDS, *_STORE_FIELDS))
 _ATTEMPT_KNOWN: Final = frozenset(
     ("attempt_no", "started_at", "finished_at", "outcome", "error", "worker", "fencing_token")
 )
@@ -162,7 +162,7 @@ def _submitted_part(fields: "_Fields", *, task_id: str) -> dict[str, Any]:
         "concurrency_key": fields.text("concurrency_key"),
         "target": fields.text("target"),
         "requested_by": fields.text("requested_by"),
-        "unknown": unknown_of(data, _KNOWN),
+        "unknown": unknown_of(data, KNOWN_FIELDS),
     }
 
 

@@ -2,13 +2,17 @@
 
 import hashlib
 import re
+from datetime import datetime
 from typing import Final
 
+from rdq_core.domain.times import from_millis, to_millis
 from rdq_core.errors import InputInvalid
 
 ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ULID = re.compile(f"[0-7][{ALPHABET}]{{25}}")
 _ID_BITS: Final = 128
+_CHANCE_BITS: Final = 80
+_LAST_CHANCE: Final = 2**_CHANCE_BITS - 1
 
 
 def check_id(value: object, field: str = "id") -> str:
@@ -33,6 +37,35 @@ def derive_id(queue: str, key: str) -> str:
 def encode_id(number: int) -> str:
     """A number of up to 128 bits as 26 characters."""
     return "".join(ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+
+
+def id_at(moment: datetime, chance: str, *, after: str | None = None) -> str:
+    """A ULID of this moment, told apart from others by a random text; after another ULID even in its millisecond."""
+    digits = int.from_bytes(hashlib.sha256(chance.encode()).digest()[: _CHANCE_BITS // 8], "big")
+    number = to_millis(moment) << _CHANCE_BITS | digits
+    return encode_id(number if after is None else max(number, _decoded(after) + 1))
+
+
+def first_id(moment: datetime) -> str:
+    """The first ULID of a moment: those from then on are not below it."""
+    return encode_id(to_millis(moment) << _CHANCE_BITS)
+
+
+def last_id(moment: datetime) -> str:
+    """The last ULID of a moment."""
+    return encode_id(to_millis(moment) << _CHANCE_BITS | _LAST_CHANCE)
+
+
+def time_of(ulid: str) -> datetime:
+    """The moment in a ULID, which a derived one doesn't have."""
+    return from_millis(_decoded(ulid) >> _CHANCE_BITS)
+
+
+def _decoded(ulid: str) -> int:
+    number = 0
+    for character in ulid:
+        number = number << 5 | ALPHABET.index(character)
+    return number
 
 
 def claim_id(token: str) -> str:

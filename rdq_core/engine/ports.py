@@ -6,10 +6,11 @@ not fit the state, and `StoreFailed` when storage did not answer.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from rdq_core.config.settings import QueueSettings, RateLimit
@@ -130,7 +131,45 @@ class KeyBusy(Enum):
 KEY_BUSY = KeyBusy.KEY_BUSY
 
 
-class TaskStore(Protocol):
+class Kind(StrEnum):
+    """What a task that is gone can leave behind."""
+
+    ATTEMPT = "attempts"
+    ENTRY = "entries"
+    BODY = "bodies"
+    RESULT = "results"
+    OBJECT = "objects"
+
+
+@dataclass(frozen=True, slots=True)
+class Leavings:
+    """One page of what was looked at, in numbers: `found` are nobody's, `removed` those of them that were deleted.
+
+    `next` is the store's own handle, None after the last page.
+    """
+
+    examined: Counter[Kind]
+    found: Counter[Kind]
+    removed: Counter[Kind]
+    next: Any = None
+
+
+class Remains(Protocol):
+    """What tasks that are gone have left behind. Nothing of a live task is ever touched."""
+
+    def clean_up(self, record: Mapping[str, Any]) -> None:
+        """Delete what the state row that a stream record tells of leaves behind. Others change nothing.
+
+        Records may come late, twice and in any order.
+        """
+        ...
+
+    def leavings(self, *, after: Any = None, dry_run: bool) -> Leavings:
+        """Look through one page of all that is stored, and delete what is proved to be nobody's."""
+        ...
+
+
+class TaskStore(Remains, Protocol):
     """Where tasks live. Each verb is atomic: it happens whole, with its history, or not at all."""
 
     # -- submitting ---------------------------------------------------------------------------------------------
@@ -169,6 +208,13 @@ class TaskStore(Protocol):
         """Lease a waiting task that has a concurrency key, together with the key's slot.
 
         A key is held exactly as long as a task of it is in flight, lapsed or not: KEY_BUSY then. Else as `claim`.
+        """
+        ...
+
+    def renew(self, candidate: Candidate, *, now: datetime) -> None:
+        """Let what a long overdue task carries outside of its row live on, although nobody claims it.
+
+        The task itself stays as it is. Raises CorruptItem when its row can't be read.
         """
         ...
 
@@ -280,7 +326,7 @@ class TaskStore(Protocol):
 
 
 class QueueSource(Protocol):
-    """The queues' configuration as it is in force."""
+    """The queues' configuration as it is in force. A deleted queue counts as not configured."""
 
     def settings(self, queue: str, *, definition: Mapping[str, Any] | None = None) -> QueueSettings:
         """The settings of a queue, at most one second old for sweeps. QueueNotFound when it isn't configured.
@@ -290,8 +336,15 @@ class QueueSource(Protocol):
         """
         ...
 
+    def for_submits(self, queue: str) -> QueueSettings:
+        """The settings of a queue, at most one minute old. Raises as `settings` does.
+
+        What would refuse a submit, a queue that is unknown or being deleted, is never said from memory.
+        """
+        ...
+
     def all(self) -> Mapping[str, QueueSettings]:
-        """Every configured queue."""
+        """Every configured queue, those being deleted included."""
         ...
 
 
@@ -300,10 +353,20 @@ class QueueStore(QueueSource, Protocol):
 
     A layer that says already what is written keeps its revision, so every write is safe to repeat. Queues that a write
     doesn't name are never touched.
+
+        declared ── begin_delete ──► deleting ── end_delete ──► tombstone ── reopen ──► deleting
+            ▲                            │                          │
+            └──────── put_declared ──────┴──────────────────────────┘
     """
 
     def stored(self, queue: str) -> StoredQueue | None:
-        """The layers of a queue, read consistently; None when it isn't configured. CorruptItem when unreadable."""
+        """The layers of a queue, or its tombstone, read consistently; None when there is neither. CorruptItem when
+        unreadable.
+        """
+        ...
+
+    def all_stored(self) -> Mapping[str, StoredQueue]:
+        """The layers of every queue that can be read, as old as `settings`; tombstones too."""
         ...
 
     def put_declared(
@@ -311,7 +374,8 @@ class QueueStore(QueueSource, Protocol):
     ) -> StoredQueue:
         """Replace what is declared; override, pause and `shards_ever` survive. A new queue is at revision 0.
 
-        Raises ConfigConflict, showing both revisions, when somebody has written the layer since it was read,
+        A queue that is being deleted stays after all; of a deleted one only `shards_ever` and the revisions go on.
+        Raises ConfigConflict, showing both versions, when somebody has written the layer since it was read,
         InputInvalid for a name that no queue can have, and ConfigInvalid for layers that contradict each other.
         """
         ...
@@ -320,8 +384,24 @@ class QueueStore(QueueSource, Protocol):
         """Replace what people have set, None for nothing. Raises as `put_declared` does, and QueueNotFound."""
         ...
 
-    def pause(self, queue: str, *, paused: bool, now: datetime) -> StoredQueue:
+    def pause(self, queue: str, *, paused: bool, now: datetime, reason: str | None = None) -> StoredQueue:
         """Stop the queue's claims, or let them go on. Raises QueueNotFound."""
+        ...
+
+    def begin_delete(self, queue: str, *, now: datetime) -> StoredQueue:
+        """Refuse submits from now on. A queue that is being deleted stays as it is. Raises QueueNotFound."""
+        ...
+
+    def note_look(self, seen: StoredQueue, *, now: datetime) -> bool:
+        """Be the one who looks for tasks in a queue that is leaving. False when somebody else has looked since."""
+        ...
+
+    def end_delete(self, seen: StoredQueue, *, now: datetime) -> bool:
+        """Leave a tombstone of a queue that was being deleted when it was seen. False when it isn't any more."""
+        ...
+
+    def reopen(self, seen: StoredQueue, *, now: datetime) -> bool:
+        """Make a queue that is being deleted, from now on, of the tombstone seen. False when it has changed."""
         ...
 
 
@@ -333,17 +413,32 @@ class RateLimiter(Protocol):
         ...
 
 
+class Phase(StrEnum):
+    """Where in an operation an audit record was written."""
+
+    INTENT = "intent"
+    """Before the first write. One without a later record was interrupted: it may have happened, wholly or in part."""
+    DONE = "done"
+    FAILED = "failed"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """Who did what, when and why. Never a payload: `detail` has names, counts and digests only."""
+    """Who did what, when and why. Never a payload: `detail` has names, numbers, digests, and configuration.
 
+    `id` is a ULID of the time `at`; records of one operation share `operation_id`, the first one's id. `verified` says
+    that AWS vouches for the principal; otherwise it is what the caller says.
+    """
+
+    id: str
+    operation_id: str
     at: datetime
     principal: str
     verified: bool
     operation: str
     queue: str
     reason: str | None
-    phase: str
+    phase: Phase
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -351,7 +446,11 @@ class AuditLog(Protocol):
     """Records that are only ever added."""
 
     def append(self, record: AuditRecord) -> None:
-        """Store one record. An operation whose record can't be stored must not begin."""
+        """Store one record, once. StoreFailed when it isn't stored: an operation without its record must not begin."""
+        ...
+
+    def records(self, queue: str, *, since: datetime, before: str, limit: int) -> Sequence[AuditRecord]:
+        """The newest records of a queue from `since` on with ids below `before`, the newest first, at most `limit`."""
         ...
 
 

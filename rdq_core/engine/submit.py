@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, Final
 
 from rdq_core.config.settings import QueueSettings
+from rdq_core.config.stored import leaving_queue
 from rdq_core.domain import ids, limits
 from rdq_core.domain.attempt import Attempt
 from rdq_core.domain.task import DEFAULT_CONTENT_TYPE, Task
@@ -158,11 +159,14 @@ class Submitter:
 
     def _settings(self, queue: str, handler_ref: str) -> QueueSettings:
         try:
-            return self._queues.settings(queue)
+            settings = self._queues.for_submits(queue)
         except QueueNotFound as missing:
             if handler_ref in self._queues.all():
                 missing.hint = f"{handler_ref!r} is a queue: are queue and handler ref swapped?"
             raise
+        if settings.deleting:
+            raise leaving_queue(queue)
+        return settings
 
 
 def _run_of(drafts: Iterator[Draft | RdqError]) -> Iterator[Draft | RdqError]:

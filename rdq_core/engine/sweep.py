@@ -15,26 +15,27 @@ from rdq_core.config.settings import Host, QueueSettings
 from rdq_core.domain.lease import Claim
 from rdq_core.engine.claims import Claimer
 from rdq_core.engine.feed import Feed
+from rdq_core.engine.in_force import InForce
 from rdq_core.engine.lane import Lane
 from rdq_core.engine.ports import (
     KEY_BUSY,
     Candidate,
     Clock,
     ErrorSink,
-    HandlerSource,
     Jitter,
     KeyBusy,
-    QueueSource,
     RateLimiter,
     Sleeper,
     TaskStore,
 )
 from rdq_core.engine.reconcile import Reconcilers
+from rdq_core.engine.removal import Removals
+from rdq_core.engine.renewals import Renewals
 from rdq_core.engine.report import SweepReport, Tally
 from rdq_core.engine.run import Runner
 from rdq_core.engine.slots import Slots
 from rdq_core.engine.stopping import Stop
-from rdq_core.errors import ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed
+from rdq_core.errors import StoreFailed
 
 _FAR_AHEAD: Final = timedelta(days=1)
 _LONGEST_WAIT: Final = timedelta(seconds=1)
@@ -73,12 +74,13 @@ class SweepParts:
     """What a sweep works with. `serves` are the queues, `host` is the kind of host that this is."""
 
     store: TaskStore
-    queues: QueueSource
-    handlers: HandlerSource
+    in_force: InForce
     claimer: Claimer
     runner: Runner
     limiter: RateLimiter
     reconcilers: Reconcilers
+    removals: Removals
+    renewals: Renewals
     serves: Sequence[str]
     host: Host
     clock: Clock
@@ -133,24 +135,28 @@ class _Sweep:
             while not self._is_over():
                 self._changed.clear()
                 changes = self._changes
-                self._reconcile()
+                begins_cycle = self._begins_cycle()
+                if begins_cycle:
+                    self._parts.reconcilers.run()
+                    self._parts.removals.run()
                 wakes = [self._turn(queue, lane) for queue, lane in self._lanes.items()]
+                if begins_cycle:
+                    self._parts.renewals.step()
                 next_look = min((moment for moment in wakes if moment is not None), default=None)
                 # A run that began or ended since may have left work that this look didn't see.
                 if self._changes == changes and self._is_done(next_look):
                     break
                 self._wait(next_look)
-            if self._limits.ends_at is not None and self._is_out_of_time():
-                self._stop.request(deadline=self._limits.ends_at)
             self._wait_for_runs()
         return self._tally.report()
 
-    def _reconcile(self) -> None:
-        """Before each cycle of claims, the first included; a run that ends begins no new cycle."""
+    def _begins_cycle(self) -> bool:
+        """Whether a cycle of claims begins, as the first one does; a run that ends begins no new one."""
         now = self._clock.now()
-        if now >= self._next_cycle:
-            self._next_cycle = now + _LONGEST_WAIT
-            self._parts.reconcilers.run()
+        if now < self._next_cycle:
+            return False
+        self._next_cycle = now + _LONGEST_WAIT
+        return True
 
     # -- when to go on ------------------------------------------------------------------------------------------
 
@@ -198,6 +204,8 @@ class _Sweep:
     def _wait_for_runs(self) -> None:
         while True:
             self._changed.clear()
+            if self._limits.ends_at is not None and self._is_out_of_time():
+                self._stop.request(deadline=self._limits.ends_at)
             if not self._is_at_work():
                 return
             self._parts.busy.wait(self._changed, _LONGEST_WAIT / timedelta(seconds=1))
@@ -215,8 +223,10 @@ class _Sweep:
 
     def _serve(self, queue: str, lane: Lane) -> datetime | None:
         """Start what is due, as far as slots are free. When to come back: None is when a slot gets free."""
-        settings = self._settings(queue)
+        settings = self._parts.in_force.of(queue)
         if settings is None or settings.paused or settings.host not in (self._parts.host, Host.ANY):
+            if settings is not None:
+                self._parts.renewals.look_after(queue, settings.shards_ever)
             self._upcoming.pop(queue, None)
             return self._clock.now() + _LONGEST_WAIT
         most = settings.dispatch.concurrency
@@ -234,6 +244,7 @@ class _Sweep:
         try:
             candidate = lane.next(settings, until=self._horizon, poll=self._poll(settings), slots=free)
             if candidate is not None:
+                self._parts.renewals.notice(candidate, settings.shards_ever)
                 self._start(candidate, settings)
                 started = True
         finally:
@@ -252,27 +263,6 @@ class _Sweep:
         else:
             self._upcoming[queue] = moment
 
-    def _settings(self, queue: str) -> QueueSettings | None:
-        try:
-            return self._parts.queues.settings(queue)
-        except (QueueNotFound, ConfigInvalid, CorruptItem, StoreFailed) as error:
-            self._parts.on_error(error, where=f"configuration of queue {queue}")
-            return None
-
-    def _as_defined(self, candidate: Candidate, settings: QueueSettings) -> QueueSettings:
-        """The settings with the options that the candidate's handler was defined with, where this host knows it.
-
-        Options that contradict what is declared are left out, as the queue's owner would expect, and reported.
-        """
-        handler = self._parts.handlers.find(candidate.handler_ref)
-        if handler is None or not handler.definition:
-            return settings
-        try:
-            return self._parts.queues.settings(candidate.queue, definition=handler.definition)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the queue's own settings hold
-            self._parts.on_error(error, where=f"options of the typed task {handler.ref}")
-            return settings
-
     # -- one candidate, on a thread of its own ------------------------------------------------------------------
 
     def _start(self, candidate: Candidate, settings: QueueSettings) -> None:
@@ -290,7 +280,7 @@ class _Sweep:
     def _work(self, candidate: Candidate, settings: QueueSettings) -> None:
         claim = None
         try:
-            settings = self._as_defined(candidate, settings)
+            settings = self._parts.in_force.as_defined(candidate, settings)
             claim = self._take(candidate, settings)
             if claim is not None:
                 self._run(claim, candidate, settings)

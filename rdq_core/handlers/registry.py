@@ -38,6 +38,8 @@ class Registry:
     """
 
     def __init__(self, queues: Sequence[str] = ()) -> None:
+        if isinstance(queues, str):  # which is a sequence too, of names that have one letter
+            raise ConfigInvalid("queues", "must be a list of names", hint=f"Registry(queues=[{queues!r}])")
         self._queues = tuple(dict.fromkeys(limits.check_name("queue", queue) for queue in queues))
         self._handlers: dict[str, Handler] = {}
         self._classes: dict[type[BaseException], Outcome] = {}
@@ -47,6 +49,10 @@ class Registry:
         self, ref: str, *, version: str | None = None, outcome: OutcomeMapper | None = None
     ) -> Callable[[F], F]:
         """Register the decorated function under `ref`; see `register`. The function itself stays as it is."""
+        given: object = ref
+        if callable(given):
+            name = getattr(given, "__name__", "handler").lower()
+            raise ConfigInvalid("handlers", "handler needs a name", hint=f'@registry.handler("{name}")')
 
         def decorate(function: F) -> F:
             self.register(ref, function, version=version, outcome=outcome)

@@ -5,7 +5,7 @@ the next one.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -17,10 +17,10 @@ from rdq_core.engine.ports import Clock, IdSource, QueueSource, TaskStore
 from rdq_core.engine.redrive import Redriver
 from rdq_core.errors import CorruptItem, InputInvalid, RdqError, StoreFailed, TaskConflict, TaskNotFound
 from rdq_core.ops.cursors import from_cursor, to_cursor
+from rdq_core.ops.mutation import Mutation
 from rdq_core.ops.selection import NO_FILTERS, Filters, Selection
 
 _PAGE: Final = 100
-_REMEMBERED: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +41,6 @@ class Group:
     first_seen_at: datetime
     last_seen_at: datetime
     example: DeadEntry
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutation:
-    """What a request has changed, in numbers; with `dry_run` nothing.
-
-    `skipped` are those that may not be changed as asked, `failed` those that storage refused. `refusals` holds the
-    first reasons.
-    """
-
-    selected: int = 0
-    done: int = 0
-    skipped: int = 0
-    failed: int = 0
-    dry_run: bool = False
-    job_id: str | None = None
-    refusals: tuple[RdqError, ...] = field(default=())
 
 
 class DeadLetters:
@@ -121,7 +104,8 @@ class DeadLetters:
     ) -> Mutation:
         """Send the selected tasks back: due now, with a full budget. `dry_run` counts them and changes nothing.
 
-        Raises QueueNotFound, and InputInvalid for an edit that doesn't fit.
+        Raises QueueNotFound, InputInvalid for an edit that doesn't fit, and TaskNotFound for a group of which none is
+        dead.
         """
         self._check_edit(queue, selection, edit)
         op_id = self._ids.task_id()
@@ -129,16 +113,18 @@ class DeadLetters:
         for chosen in self._selected(queue, selection):
             tally = replace(tally, selected=tally.selected + 1)
             if isinstance(chosen, RdqError):
-                tally = _refused(tally, chosen)
+                tally = tally.refused(chosen)
             elif not dry_run:
                 tally = self._redrive_one(chosen, edit, tally, op_id=op_id, force=force)
+        if not tally.selected and (group := selection.filters.group) is not None:
+            raise TaskNotFound(f"no dead task of {queue} is of group {group}", hint=f"rdq dlq groups {queue}")
         return tally
 
     def _redrive_one(self, entry: DeadEntry, edit: Edit, tally: Mutation, *, op_id: str, force: bool) -> Mutation:
         try:
             self._redriver.redrive(entry, edit, op_id=op_id, force=force)
         except (TaskConflict, TaskNotFound, StoreFailed, CorruptItem) as refusal:
-            return _refused(tally, refusal)
+            return tally.refused(refusal)
         return replace(tally, done=tally.done + 1)
 
     def _check_edit(self, queue: str, selection: Selection, edit: Edit) -> None:
@@ -210,12 +196,3 @@ def _with(group: Group | None, entry: DeadEntry) -> Group:
         last_seen_at=max(group.last_seen_at, entry.dead_at),
         example=entry if entry.dead_at > group.example.dead_at else group.example,
     )
-
-
-def _refused(tally: Mutation, refusal: RdqError) -> Mutation:
-    counted = (
-        replace(tally, failed=tally.failed + 1)
-        if isinstance(refusal, StoreFailed | CorruptItem)
-        else replace(tally, skipped=tally.skipped + 1)
-    )
-    return replace(counted, refusals=(*tally.refusals, refusal)[:_REMEMBERED])

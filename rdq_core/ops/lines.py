@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, BinaryIO, Final, NoReturn
 
 from rdq_core.domain import ids
-from rdq_core.domain.envelope import draft_from_envelope
+from rdq_core.domain.envelope import KNOWN_FIELDS, draft_from_envelope
 from rdq_core.domain.limits import MAX_PAYLOAD_BYTES, MIB
 from rdq_core.domain.task import DEFAULT_CONTENT_TYPE
 from rdq_core.domain.units import parse_duration
@@ -25,6 +25,9 @@ _OWN_FIELDS: Final = frozenset({"key", "delay", "run_at", "payload_text", "paylo
 _PAYLOAD_FORMS: Final = ("payload", "payload_text", "payload_json")
 _JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
+_NEEDED: Final = ("queue", "handler_ref")
+_MEANT: Final = {"handler": "handler_ref", "content_type": "payload_content_type"}
+_NEAR: Final = 0.78
 _ANY_ID: Final = ids.encode_id(0)
 
 
@@ -62,6 +65,7 @@ class _TaskLines:
         if isinstance(line, RdqError):
             raise line
         data = _object(line)
+        _check_spelling(data)
         payload, content_type = _payload(data)
         now = self.clock.now()
         task = draft_from_envelope(self._envelope(data, content_type), task_id=_ANY_ID, now=now)
@@ -97,7 +101,11 @@ class _TaskLines:
         present = {name: value for name, value in data.items() if name not in _OWN_FIELDS and value is not None}
         if "run_at" in data and data["run_at"] is not None:
             present["next_attempt_at"] = data["run_at"]
-        return {**defaults, **present}
+        whole = {**defaults, **present}
+        for name in _NEEDED:
+            if whole[name] is None:
+                raise InputInvalid(name, "is missing")
+        return whole
 
 
 def _lines(stream: BinaryIO, most: int) -> Iterator[tuple[int, bytes | RdqError]]:
@@ -126,6 +134,19 @@ def _object(line: bytes) -> Mapping[str, Any]:
     if key is not None and not isinstance(key, str):
         raise InputInvalid("key", f"must be text, not {type(key).__name__}")
     return data
+
+
+def _check_spelling(data: Mapping[str, Any]) -> None:
+    """A field that nobody knows may be a newer writer's, and is kept. One that is nearly ours is a slip: kept in
+    silence, it would cost the task its delay or its key.
+    """
+    from difflib import get_close_matches
+
+    known = KNOWN_FIELDS | _OWN_FIELDS
+    for name in data.keys() - known:
+        near = [_MEANT[name]] if name in _MEANT else get_close_matches(name.lower(), sorted(known), n=1, cutoff=_NEAR)
+        if near:
+            raise InputInvalid(name, f"is no field of a task; did you mean {near[0]}?")
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -1,89 +1,124 @@
-"""What operators and deploys do with queue configuration: apply a file, look at what is in force, count.
+"""What people ask about queues: what is configured and in force, how a file differs from it, how full they are.
 
-The invariant: a file is checked whole before the first of its queues is written, and queues that it does not name stay
-as they are.
+Nothing here changes anything: `queue_edits` does.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from rdq_core.config.document import Document
+from rdq_core.config.ladder import Rung, ladder
+from rdq_core.config.merge import changes
 from rdq_core.config.settings import QueueSettings
-from rdq_core.config.stored import Override, StoredQueue, unknown_queue
-from rdq_core.domain.times import format_time
+from rdq_core.config.stored import Override, StoredQueue, deleted_queue, redeclared, unknown_queue
+from rdq_core.domain.times import format_time, span_millis
 from rdq_core.engine.ports import Clock, QueueStore, TaskStore
-from rdq_core.errors import ConfigConflict, RdqError
+from rdq_core.errors import ConfigInvalid
 
 
 class Change(StrEnum):
-    """What applying a file did to a queue."""
+    """What applying a file did, or would do, to a queue."""
 
     CREATED = "created"
     CHANGED = "changed"
     UNCHANGED = "unchanged"
+    RESTORED = "restored"
+    """It was being deleted, and stays after all."""
     CONFLICT = "conflict"
     """Somebody else wrote it at the same time, and theirs stays. Compare, and apply again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
-    """What became of one queue of a file. `revision` is the declared layer's now; `error` is a conflict's."""
+class Difference:
+    """How one queue of a file differs from what is declared: by key, what is stored and what the file says.
+
+    Keys that start with `defaults.` are of the file's defaults. None stands for a key that isn't there.
+    """
 
     queue: str
     result: Change
     revision: int
+    changes: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     is_override_suspended: bool = False
-    error: RdqError | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON shape of one line of the answer."""
-        shape = {"queue": self.queue, "result": str(self.result), "revision": self.revision}
-        if self.is_override_suspended:
-            shape["override_suspended"] = True
-        return shape if self.error is None else shape | {"error": self.error.as_dict()}
+        shape: dict[str, Any] = {
+            "queue": self.queue,
+            "result": str(self.result),
+            "revision": self.revision,
+            "changes": [{"key": key, "stored": old, "file": new} for key, (old, new) in self.changes.items()],
+        }
+        return shape | ({"override_suspended": True} if self.is_override_suspended else {})
+
+
+def difference(stored: StoredQueue | None, queue: str, document: Document) -> Difference:
+    """What applying the file would do to one of its queues. Whether the override would be suspended is told too."""
+    declared, defaults = document.queues[queue], document.defaults
+    is_there = stored is not None and not stored.is_deleted
+    revision = 0 if stored is None or not is_there else stored.revision
+    after = redeclared(stored, queue, declared, defaults, expected_revision=0 if stored is None else stored.revision)
+    theirs = {**stored.declared, "defaults": stored.file_defaults} if stored is not None and is_there else {}
+    return Difference(
+        queue=queue,
+        result=_result(stored, after),
+        revision=revision,
+        changes=changes(theirs, {**declared, "defaults": defaults}),
+        is_override_suspended=after.is_override_suspended(),
+    )
+
+
+def _result(before: StoredQueue | None, after: StoredQueue) -> Change:
+    if before is None or before.is_deleted:
+        return Change.CREATED
+    if before.is_leaving:
+        return Change.RESTORED
+    return Change.UNCHANGED if after is before else Change.CHANGED
+
+
+def checked(document: Document) -> Document:
+    """The document, if it declares any queue. Everything else was checked when it was read."""
+    if not document.queues:
+        raise ConfigInvalid("queues", "the file names no queue; accepted: the names of queues, each with its keys")
+    return document
 
 
 class QueueDesk:
-    """Operator requests about queues."""
+    """Questions of operators about queues."""
 
     def __init__(self, queues: QueueStore, store: TaskStore, *, clock: Clock) -> None:
         self._queues = queues
         self._store = store
         self._clock = clock
 
-    def apply(self, document: Document) -> tuple[Applied, ...]:
-        """Declare what a file says, queue by queue, in its order. Applying it again changes nothing.
-
-        A queue that can't be read raises CorruptItem before anything is written. One that somebody else is writing is
-        reported as a conflict, and the others are applied all the same.
-        """
-        before = {queue: self._queues.stored(queue) for queue in document.queues}
-        return tuple(self._declare(queue, before[queue], document) for queue in document.queues)
+    def diff(self, document: Document) -> tuple[Difference, ...]:
+        """How each queue of a file differs from what is declared. Queues that it doesn't name are no difference."""
+        return tuple(difference(self._queues.stored(queue), queue, document) for queue in checked(document).queues)
 
     def get(self, queue: str) -> dict[str, Any]:
         """The layers of a queue and the settings that they come to. Raises QueueNotFound."""
-        stored = self._queues.stored(queue)
-        if stored is None:
-            raise unknown_queue(queue, self._queues.all())
-        return {
-            "queue": queue,
-            "revision": stored.revision,
-            "declared": stored.declared,
-            "file_defaults": stored.file_defaults,
-            "override": _override(stored, stored.override, self._clock.now()),
-            "paused": stored.paused_at is not None,
-            "paused_at": _time(stored.paused_at),
-            "shards_ever": stored.shards_ever,
-            "effective": stored.settings(self._clock.now()).to_plain(),
-        }
+        return queue_view(existing(self._queues, queue), self._clock.now())
 
     def list(self) -> dict[str, Any]:
         """Every queue that can be read, by name, with what tells them apart."""
-        queues = self._queues.all()
-        return {"items": [_summary(queues[name]) for name in sorted(queues)], "next_cursor": None}
+        settings, stored = self._queues.all(), self._queues.all_stored()
+        now = self._clock.now()
+        items = [_summary(settings[name], stored[name], now) for name in sorted(settings)]
+        return {"items": items, "next_cursor": None}
+
+    def ladder(self, queue: str) -> dict[str, Any]:
+        """When each attempt of a task comes that is due now and always fails, and when it dies. QueueNotFound."""
+        steps = ladder(existing(self._queues, queue).settings(self._clock.now()))
+        last = _rung(steps.last)
+        del last["attempt"]
+        return {
+            "queue": queue,
+            "attempts": [_rung(rung) for rung in steps.rungs],
+            "dies": {**last, "at_worst_ms": span_millis(steps.dies_at_worst)},
+        }
 
     def stats(self, queue: str) -> dict[str, Any]:
         """How many tasks of a queue wait, run and are dead, and for how long the oldest has been due.
@@ -97,62 +132,86 @@ class QueueDesk:
             "pending": counts.pending,
             "in_flight": counts.in_flight,
             "dead": counts.dead,
-            "oldest_due_at": _time(counts.oldest_due_at),
+            "oldest_due_at": time_view(counts.oldest_due_at),
             "oldest_pending_age_seconds": _age(counts.oldest_due_at, self._clock.now()),
             "paused": settings.paused,
             "exact": counts.exact,
         }
 
-    def _declare(self, queue: str, before: StoredQueue | None, document: Document) -> Applied:
-        seen = 0 if before is None else before.revision
-        try:
-            after = self._queues.put_declared(queue, document.queues[queue], document.defaults, expected_revision=seen)
-        except ConfigConflict as conflict:
-            present = self._queues.stored(queue)
-            revision = 0 if present is None else present.revision
-            return Applied(queue=queue, result=Change.CONFLICT, revision=revision, error=conflict)
-        return Applied(
-            queue=queue,
-            result=_change(seen, after.revision),
-            revision=after.revision,
-            is_override_suspended=after.is_override_suspended(),
-        )
+
+def existing(queues: QueueStore, queue: str) -> StoredQueue:
+    """The layers of a queue that is configured. Raises QueueNotFound."""
+    stored = queues.stored(queue)
+    if stored is None:
+        raise unknown_queue(queue, queues.all())
+    if stored.is_deleted:
+        raise deleted_queue(stored)
+    return stored
 
 
-def _change(seen: int, revision: int) -> Change:
-    if revision == seen:
-        return Change.UNCHANGED
-    return Change.CHANGED if seen else Change.CREATED
+def queue_view(stored: StoredQueue, now: datetime) -> dict[str, Any]:
+    """A queue's layers, and what they come to."""
+    return {
+        "queue": stored.queue,
+        "revision": stored.revision,
+        "declared": stored.declared,
+        "file_defaults": stored.file_defaults,
+        "override": override_view(stored, now),
+        "paused": stored.paused_at is not None,
+        "paused_at": time_view(stored.paused_at),
+        "pause_reason": stored.pause_reason,
+        "deleting_at": time_view(stored.deleting_at),
+        "shards_ever": stored.shards_ever,
+        "effective": stored.settings(now).to_plain(),
+    }
 
 
-def _override(stored: StoredQueue, override: Override | None, now: datetime) -> Mapping[str, Any] | None:
+def override_view(stored: StoredQueue, now: datetime) -> dict[str, Any] | None:
+    """What people have set on a queue, why and until when; None for nothing."""
+    override = stored.override
     if override is None:
         return None
     return {
         "revision": stored.override_revision,
         "layer": override.layer,
         "reason": override.reason,
-        "expires_at": _time(override.expires_at),
+        "expires_at": time_view(override.expires_at),
         "in_force": not override.is_over(now) and not stored.is_override_suspended(),
+        "suspended": not override.is_over(now) and stored.is_override_suspended(),
     }
 
 
-def _summary(settings: QueueSettings) -> dict[str, Any]:
+def _summary(settings: QueueSettings, stored: StoredQueue, now: datetime) -> dict[str, Any]:
     return {
         "queue": settings.queue,
         "owner": settings.owner,
         "runbook": settings.runbook,
         "revision": settings.revision,
         "paused": settings.paused,
+        "deleting": settings.deleting,
+        "override": _override_state(stored, now),
         "host": str(settings.host),
         "max_attempts": settings.retry.max_attempts,
         "index_shards": settings.index_shards,
     }
 
 
+def _override_state(stored: StoredQueue, now: datetime) -> str | None:
+    override: Override | None = stored.override
+    if override is None or override.is_over(now):
+        return None
+    return "suspended" if stored.is_override_suspended() else "in_force"
+
+
+def _rung(rung: Rung) -> dict[str, Any]:
+    offsets: dict[str, timedelta] = {"earliest": rung.earliest, "middle": rung.middle, "latest": rung.latest}
+    return {"attempt": rung.attempt} | {f"{name}_ms": span_millis(offset) for name, offset in offsets.items()}
+
+
 def _age(oldest_due_at: datetime | None, now: datetime) -> float | None:
     return None if oldest_due_at is None else max((now - oldest_due_at).total_seconds(), 0.0)
 
 
-def _time(moment: datetime | None) -> str | None:
+def time_view(moment: datetime | None) -> str | None:
+    """A time as JSON has it, None for none."""
     return None if moment is None else format_time(moment)

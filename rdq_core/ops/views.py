@@ -9,7 +9,8 @@ from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.envelope import to_envelope
 from rdq_core.domain.task import Task
 from rdq_core.domain.times import format_time
-from rdq_core.ops.dead_letters import Group, Mutation
+from rdq_core.ops.dead_letters import Group
+from rdq_core.ops.mutation import Mutation
 from rdq_core.ops.submitting import BulkReport
 
 

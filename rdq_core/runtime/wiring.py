@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rdq_core.config.settings import Host
+from rdq_core.engine.audit import Auditor, Principal
 from rdq_core.engine.cancel import Canceller
 from rdq_core.engine.ports import (
+    AuditLog,
     Clock,
     ErrorSink,
     EventSink,
@@ -27,7 +29,9 @@ from rdq_core.runtime.relay import PROCESS_ERRORS, ErrorRelay, Listener
 from rdq_core.runtime.system import SystemClock, SystemIds, SystemJitter, SystemSleeper
 
 if TYPE_CHECKING:
+    from rdq_core.engine.removal import Removals
     from rdq_core.engine.sweep import Sweeper
+    from rdq_core.ops.queue_edits import QueueEditor
     from rdq_core.stores.dynamodb.schema import Tables
 
 BODY_BUCKET: Final = "RDQ_BODY_BUCKET"
@@ -44,6 +48,7 @@ class Parts:
     store: TaskStore
     queues: QueueStore
     limiter: RateLimiter
+    audit: AuditLog
     clock: Clock
     ids: IdSource
     jitter: Jitter
@@ -73,6 +78,24 @@ class Parts:
         """What sends dead tasks back."""
         return Redriver(self.store, self.queues, clock=self.clock, events=self.events)
 
+    def auditor(self, principal: Principal) -> Auditor:
+        """What records this principal's operations."""
+        return Auditor(self.audit, principal, clock=self.clock, ids=self.ids)
+
+    def removals(self, auditor: Auditor) -> "Removals":
+        """What brings deletions of queues to their end."""
+        from rdq_core.engine.removal import Removals
+
+        return Removals(self.queues, self.store, auditor, clock=self.clock, on_error=self.on_error)
+
+    def editor(self, principal: Principal) -> "QueueEditor":
+        """What changes queues for this principal."""
+        from rdq_core.ops.queue_edits import QueueEditor
+
+        auditor = self.auditor(principal)
+        removals = self.removals(auditor)
+        return QueueEditor(self.queues, self.store, auditor, removals, clock=self.clock, sleeper=self.idle)
+
     def sweeper(
         self,
         handlers: HandlerSource,
@@ -89,7 +112,9 @@ class Parts:
         """
         # Here, so that submitters don't pay for asyncio and the rest of running handlers.
         from rdq_core.engine.claims import Claimer
+        from rdq_core.engine.in_force import InForce
         from rdq_core.engine.reconcile import Reconcilers
+        from rdq_core.engine.renewals import Renewals
         from rdq_core.engine.resolve import Resolver
         from rdq_core.engine.run import Runner, RunParts
         from rdq_core.engine.sweep import Sweeper, SweepParts
@@ -108,14 +133,15 @@ class Parts:
         return Sweeper(
             SweepParts(
                 store=self.store,
-                queues=self.queues,
-                handlers=handlers,
+                in_force=InForce(self.queues, handlers, self.on_error),
                 claimer=Claimer(self.store, clock=self.clock, ids=self.ids, events=self.events),
                 runner=Runner(run_parts),
                 limiter=self.limiter,
                 reconcilers=Reconcilers(
                     [repair.by(rdq) for repair in handlers.repairs], sleeper=self.busy, on_error=self.on_error
                 ),
+                removals=self.removals(self.auditor(Principal(f"rdq on {worker}"))),
+                renewals=Renewals(self.store, clock=self.clock, jitter=self.jitter, on_error=self.on_error),
                 serves=tuple(serves),
                 host=host,
                 clock=self.clock,
@@ -131,17 +157,18 @@ def connect(
     client: Any = None, tables: "Tables | None" = None, *, events: EventSink | None = None, clock: Clock | None = None
 ) -> Parts:
     """The parts on DynamoDB. Without arguments, on the environment's: AWS's own variables and the four RDQ_*_TABLE
-    ones.
+    ones, which have defaults on an engine of this machine.
 
     `clock` is the machine's, kept right by DynamoDB's answers, unless another is given. Raises Unavailable when a
     table's name or the region is missing.
     """
+    from rdq_core.runtime.environment import tables_in
+    from rdq_core.stores.dynamodb.audit import DynamoAudit
     from rdq_core.stores.dynamodb.control import DynamoQueues
     from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
-    from rdq_core.stores.dynamodb.schema import Tables
     from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 
-    tables = tables or Tables.from_env(os.environ)
+    tables = tables or tables_in()
     client = client or dynamodb_client()
     clock = clock or _storage_clock(client, tables)
     ids, jitter, sleeper = SystemIds(), SystemJitter(), SystemSleeper()
@@ -155,12 +182,13 @@ def connect(
             ids=ids,
             jitter=jitter,
             sleeper=sleeper,
-            shards_ever=lambda queue: queues.settings(queue).shards_ever,
+            shards_ever=queues.shards_ever,
             s3=_client("s3", os.environ) if bucket else None,
             body_bucket=bucket,
         ),
         queues=queues,
         limiter=DynamoRateLimiter(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
+        audit=DynamoAudit(client, tables, jitter=jitter, sleeper=sleeper),
         clock=clock,
         ids=ids,
         jitter=jitter,
@@ -173,7 +201,7 @@ def connect(
 
 def _storage_clock(client: Any, tables: "Tables") -> Clock:
     from rdq_core.stores.dynamodb.clock import StorageClock
-    from rdq_core.stores.dynamodb.control import any_key
+    from rdq_core.stores.dynamodb.queue_items import any_key
 
     clock = StorageClock(SystemClock(), probe=lambda: client.get_item(TableName=tables.control, Key=any_key()))
     clock.listen_to(client)
@@ -190,17 +218,20 @@ def _client(service: str, environ: Mapping[str, str]) -> Any:
     from botocore.config import Config
     from botocore.exceptions import NoRegionError
 
+    from rdq_core.runtime.environment import ENDPOINT, is_local
+
     config = Config(
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=_READ_SECONDS,
-        retries={"mode": "standard", "total_max_attempts": 3},
+        # A local engine that is down stays down, and what passes is sent again by the store itself.
+        retries={"mode": "standard", "total_max_attempts": 1 if is_local(environ) else 3},
         max_pool_connections=_CONNECTIONS,
         # rdq builds its requests itself, from checked input; validating them again costs a tenth of a request's time.
         parameter_validation=False,
     )
     try:
         return botocore.session.get_session().create_client(
-            service, config=config, endpoint_url=environ.get("AWS_ENDPOINT_URL") or None
+            service, config=config, endpoint_url=environ.get(ENDPOINT) or None
         )
     except NoRegionError:
         raise Unavailable("no AWS region is set", hint="set AWS_REGION or AWS_DEFAULT_REGION") from None

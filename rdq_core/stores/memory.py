@@ -5,8 +5,8 @@ Other stores are compared with it, step by step. It is also the engine's store i
 
 import threading
 from bisect import bisect_right, insort
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -26,6 +26,7 @@ from rdq_core.engine.ports import (
     Clock,
     IdSource,
     KeyBusy,
+    Leavings,
     Page,
     QueueCounts,
     Submission,
@@ -121,6 +122,9 @@ class MemoryStore:
             lambda row: lifecycle.claimed(row, grant) if row.fencing_token == candidate.fencing_token else None,
             now=grant.now,
         )
+
+    def renew(self, candidate: Candidate, *, now: datetime) -> None:
+        """See `TaskStore.renew`. What a task carries is in its row."""
 
     def lapsed(self, candidate: Candidate, *, now: datetime) -> Claim | None:
         """See `TaskStore.lapsed`."""
@@ -281,6 +285,15 @@ class MemoryStore:
                 oldest_due_at=min((task.next_attempt_at for task in waiting if task.next_attempt_at), default=None),
                 exact=True,
             )
+
+    # -- cleaning up --------------------------------------------------------------------------------------------
+
+    def clean_up(self, record: Mapping[str, Any]) -> None:
+        """See `Remains.clean_up`. A row holds all that a task has, so nothing is ever left behind."""
+
+    def leavings(self, *, after: Any = None, dry_run: bool) -> Leavings:  # noqa: ARG002 - the same
+        """See `Remains.leavings`."""
+        return Leavings(Counter(), Counter(), Counter())
 
     # -- inside -------------------------------------------------------------------------------------------------
 

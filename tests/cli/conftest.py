@@ -14,12 +14,13 @@ import pytest
 from rdq_core import Abort, Registry
 from rdq_core.cli.app import run
 from rdq_core.engine.sweep import SweepLimits
-from rdq_core.runtime import wiring
+from rdq_core.runtime import principal, wiring
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import connect
 from rdq_core.stores.dynamodb.schema import Tables, create_tables
 from tests.support.engines import Engine
 
+ANN: Final = "arn:aws:iam::123456789012:user/ann"
 QUEUES: Final = """
 config_version: 1
 queues:
@@ -47,6 +48,13 @@ class Ended:
         (line,) = self.err.splitlines()
         error: dict[str, Any] = json.loads(line)["error"]
         return error
+
+
+class KnowsAnn:
+    """STS, for whoever asks."""
+
+    def get_caller_identity(self) -> dict[str, str]:
+        return {"Arn": ANN}
 
 
 class Shell(Protocol):
@@ -82,6 +90,7 @@ def rdq(shell: Shell, moto: Engine, tables: Tables, monkeypatch: pytest.MonkeyPa
     """Run a command line where the queues `billing` and `email` are configured."""
     client = moto.dynamodb  # one for all commands of the test: each process makes its own, which takes 100 ms
     monkeypatch.setattr(wiring, "dynamodb_client", lambda: client)
+    monkeypatch.setattr(principal, "_sts", KnowsAnn)
     assert shell("queue", "apply", "-", given=QUEUES.encode()).code == 0
     return shell
 

@@ -107,7 +107,7 @@ def test_a_dry_run_counts_and_changes_nothing(rdq: Shell, bury: Bury) -> None:
 def test_a_group_is_sent_back_and_the_others_stay(rdq: Shell, bury: Bury) -> None:
     first, second, other = bury("a"), bury("a"), bury("b")
     group = rdq("dlq", "groups", "billing", "--json").document["items"][0]["fingerprint"]
-    answer = rdq("dlq", "redrive", "billing", "--group", group, "--json")
+    answer = rdq("dlq", "redrive", "billing", "--group", group, "--yes", "--json")
     assert answer.document == {"selected": 2, "done": 2, "skipped": 0, "failed": 0, "dry_run": False, "job_id": None}
     assert dead(rdq) == [other]
     for task_id in (first, second):
@@ -185,3 +185,49 @@ def test_a_bad_edit_is_wrong_use_and_sends_nothing_back(rdq: Shell, bury: Bury, 
 def test_a_payload_is_edited_for_one_task_at_a_time(rdq: Shell, bury: Bury) -> None:
     bury()
     assert rdq("dlq", "redrive", "billing", "--all", "--payload-file", "-", "--json", given=b"x").code == 2
+
+
+def test_many_are_not_sent_back_unasked_where_nobody_can_be_asked(rdq: Shell, bury: Bury) -> None:
+    task_id = bury()
+    for selection in (["--all"], ["--since", "1h"], ["--handler", "charge"]):
+        answer = rdq("dlq", "redrive", "billing", *selection, "--json")
+        assert (answer.code, answer.out) == (2, "")
+        assert "--yes" in answer.error["hint"]
+    assert dead(rdq) == [task_id]
+    assert rdq("dlq", "redrive", "billing", "--all", "--yes").code == 0
+    assert dead(rdq) == []
+
+
+def test_a_group_that_is_not_there_is_not_found(rdq: Shell, bury: Bury) -> None:
+    bury()
+    answer = rdq("dlq", "redrive", "billing", "--group", "v1:nothing", "--json")
+    assert (answer.code, answer.out) == (3, "")
+    assert answer.error["hint"] == "rdq dlq groups billing"
+
+
+def test_filters_that_choose_nothing_say_so_and_where_to_look(rdq: Shell, bury: Bury) -> None:
+    bury()
+    answer = rdq("dlq", "redrive", "billing", "--type", "nothing*")
+    assert answer.code == 0
+    assert answer.out.startswith("nothing like that is dead in billing")
+    assert "next: rdq dlq list billing" in answer.out
+
+
+def test_a_selection_that_is_none_names_the_options(rdq: Shell) -> None:
+    hint = rdq("dlq", "redrive", "billing", "--json").error["hint"]
+    assert all(option in hint for option in ("--group", "--all", "--type", "--handler", "--since", "--until"))
+
+
+@pytest.mark.parametrize(("command", "next_one"), [("redrive", "redrive QUEUE"), ("list", "show"), ("groups", "show")])
+def test_an_id_in_the_place_of_the_queue_is_recognised(rdq: Shell, command: str, next_one: str) -> None:
+    task_id = "01J00000000000000000000000"
+    answer = rdq("dlq", command, task_id, "--json")
+    assert (answer.code, answer.error["code"]) == (2, "usage")
+    assert answer.error["hint"] == f"rdq dlq {next_one} {task_id}"
+
+
+def test_the_message_is_seen_where_its_type_and_code_leave_no_room(rdq: Shell, bury: Bury) -> None:
+    task_id = bury("a_code_that_is_rather_long_for_a_column", "the card has expired")
+    for arguments in (["dlq", "list", "billing"], ["dlq", "groups"], ["dlq", "show", task_id]):
+        table = rdq(*arguments).out.partition("\n\nrdq_core")[0]
+        assert "the card has expired" in table.partition("Abort:")[0]

@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from rdq_core import Rdq
 from rdq_core.cli import dlq as dlq_commands
 from rdq_core.cli.demo import demo
 from rdq_core.runtime import wiring
@@ -68,6 +70,33 @@ def test_an_endpoint_that_nobody_answers_is_told(shell: Shell, monkeypatch: pyte
         answer = shell(*command)
         assert answer.code == 5
         assert "AWS_ENDPOINT_URL" in answer.error["hint"]
+        assert "http://127.0.0.1:9" in answer.error["message"]
+
+
+def test_a_local_engine_that_is_down_is_told_at_the_first_refusal(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    message = shell(*LIST).error["message"]
+    assert "nobody listens at http://127.0.0.1:9" in message
+    assert "times" not in message
+
+
+def test_a_table_name_that_is_none_is_told_apart_from_one_that_is_missing(
+    shell: Shell, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RDQ_DLQ_TABLE", "no spaces")
+    answer = shell(*LIST)
+    assert (answer.code, answer.error["message"]) == (5, "not a table's name in RDQ_DLQ_TABLE")
+
+
+def test_a_program_finds_the_tables_of_a_local_engine_as_the_command_line_does(
+    shell: Shell, moto: Engine, local: AtomicMotoServer
+) -> None:
+    shell("init")
+    shell("queue", "apply", "-", given=QUEUES.encode())
+    receipt = Rdq.from_env().submit("billing", "charge", {"amount": 5})
+    assert shell("task", "get", receipt.id, "--json").document["status"] == "PENDING"
 
 
 def test_a_missing_permission_is_named(rdq: Shell) -> None:
@@ -98,6 +127,11 @@ def test_debug_shows_the_traceback(rdq: Shell, monkeypatch: pytest.MonkeyPatch) 
     assert "ZeroDivisionError: seen" in answer.err
 
 
+def test_debug_may_stand_before_the_command(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dlq_commands, "_desk", raising(ZeroDivisionError("seen")))
+    assert "ZeroDivisionError: seen" in rdq("--debug", "dlq", "groups").err
+
+
 def test_an_interrupt_ends_quietly(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dlq_commands, "_desk", raising(KeyboardInterrupt()))
     answer = rdq("dlq", "groups")
@@ -118,6 +152,19 @@ def test_help_is_no_error(shell: Shell) -> None:
         answer = shell(*arguments)
         assert answer.code == 0
         assert max(map(len, answer.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("group", [[], ["queue"], ["task"], ["dlq"], ["audit"]])
+def test_no_command_is_cut_short_where_commands_are_listed(shell: Shell, group: list[str]) -> None:
+    listed = shell(*group, "--help").out.partition("Commands:")[2].partition("Examples:")[0]
+    assert listed
+    assert "..." not in listed
+    assert max(map(len, shell(*group, "--help").out.splitlines())) <= 80
+
+
+def test_the_version_is_told(shell: Shell) -> None:
+    answer = shell("--version")
+    assert (answer.code, answer.out) == (0, f"rdq {version('rdq-core')}\n")
 
 
 # -- init ---------------------------------------------------------------------------------------------------------
@@ -143,6 +190,7 @@ def test_init_keeps_its_hands_off_aws(shell: Shell, tables: Tables, monkeypatch:
     refused = shell("init", "--json")
     assert (refused.code, refused.error["code"]) == (2, "usage")
     assert "--create-in-aws" in refused.error["hint"]
+    assert "rdq local" in refused.error["hint"]
     assert shell("init", "--create-in-aws", "--json").code == 0
 
 

@@ -51,6 +51,12 @@ def test_a_key_submits_once_and_finds_the_task_again(rdq: Shell) -> None:
     assert rdq("task", "get", "-q", "billing", "--key", "order-17", "--json").document["id"] == first["id"]
 
 
+def test_people_are_told_that_a_key_was_there_already(rdq: Shell) -> None:
+    rdq(*ONE, "--payload", "1", "--key", "order-17")
+    answer = rdq(*ONE, "--payload", "2", "--key", "order-17")
+    assert (answer.code, answer.out.splitlines()[0]) == (0, "already there, nothing submitted")
+
+
 def test_a_file_or_standard_input_is_the_payload_byte_for_byte(rdq: Shell, tmp_path: Path) -> None:
     content = bytes(range(256))
     (tmp_path / "body").write_bytes(content)
@@ -107,6 +113,11 @@ def test_bad_input_is_refused_by_its_field_and_not_stored(rdq: Shell, arguments:
 
 def test_an_unknown_queue_is_wrong_use(rdq: Shell) -> None:
     answer = rdq("submit", "-q", "nope", "-H", "charge", "--payload", "x", "--json")
+    assert (answer.code, answer.error["code"]) == (2, "queue_not_found")
+
+
+def test_an_unknown_queue_is_told_the_same_for_payloads(rdq: Shell) -> None:
+    answer = rdq("submit", "-q", "nope", "-H", "charge", "--payloads", "-", "--json", given=b"x")
     assert (answer.code, answer.error["code"]) == (2, "queue_not_found")
 
 
@@ -189,6 +200,9 @@ def test_one_bad_payload_is_listed_and_the_others_are_submitted(rdq: Shell, bad:
             "envelope_version",
         ),
         (b'{"queue": "billing", "handler_ref": "charge", "payload_json": NaN}', "task"),
+        (b'{"queue": "billing", "payload_text": ""}', "handler_ref"),
+        (b'{"handler_ref": "charge", "payload_text": ""}', "queue"),
+        (b'{"queue": "billing", "handler_ref": "charge", "payload_text": "", "dealy": "1h"}', "dealy"),
         (b"[" * 100_000, "task"),
     ],
 )
@@ -198,6 +212,21 @@ def test_one_bad_task_object_is_listed_by_line_and_field(rdq: Shell, line: bytes
     assert [(each["line"], each["field"]) for each in answer.document["rejected"]] == [(17, field)]
     assert [each["line"] for each in answer.document["submitted"]] == [*range(1, 17), *range(18, 41)]
     assert stored(rdq) == 39
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b'{"queue": "billing", "payload_text": ""}', "handler_ref: is missing"),
+        (b'{"queue": "billing", "handler": "charge", "payload_text": ""}', "did you mean handler_ref?"),
+        (b'{"queue": "billing", "handler_ref": "charge", "payload_json": 1, "dealy": "1h"}', "did you mean delay?"),
+        (b'{"queue": "billing", "handler_ref": "charge", "payload_jsn": 1}', "did you mean payload_json?"),
+    ],
+)
+def test_a_slip_in_a_task_object_is_named_and_nothing_more_is_claimed(rdq: Shell, line: bytes, told: str) -> None:
+    answer = rdq("submit", "--tasks", "-", "--json", given=lines(line))
+    assert told in answer.error["message"]
+    assert "the others" not in answer.error["message"]
 
 
 def test_with_atomic_one_bad_line_keeps_all_of_them_out(rdq: Shell) -> None:

@@ -30,6 +30,43 @@ def test_asking_for_a_task_in_no_known_way_is_wrong_use(rdq: Shell, arguments: l
     assert rdq("task", "get", *arguments, "--json").code == 2
 
 
+def test_asking_for_a_task_without_a_valid_id_says_how_to_ask(rdq: Shell) -> None:
+    for arguments in ([], ["order-17"]):
+        assert "rdq task get -q QUEUE --key KEY" in rdq("task", "get", *arguments, "--json").error["hint"]
+
+
+def submitted(rdq: Shell) -> str:
+    answer = rdq("submit", "-q", "billing", "-H", "charge", "--payload", "x", "--json").document
+    task_id: str = answer["submitted"][0]["id"]
+    return task_id
+
+
+def test_a_cancelled_task_is_stopped_and_another_cancel_names_its_state(rdq: Shell) -> None:
+    task_id = submitted(rdq)
+    counts = {"selected": 1, "done": 0, "skipped": 0, "failed": 0, "dry_run": True, "job_id": None}
+    assert rdq("task", "cancel", task_id, "--dry-run", "--json").document == counts
+    assert rdq("task", "cancel", task_id, "--json").document == {**counts, "done": 1, "dry_run": False}
+    assert rdq("task", "get", task_id, "--json").document["status"] == "CANCELLED"
+    for arguments in ([], ["--dry-run"]):
+        again = rdq("task", "cancel", task_id, *arguments, "--json")
+        assert (again.code, again.error["code"], again.error["id"]) == (4, "task_conflict", task_id)
+        assert "CANCELLED" in again.error["message"]
+
+
+def test_of_several_tasks_those_that_can_be_cancelled_are(rdq: Shell, bury: Bury) -> None:
+    dead, first, second = bury(), submitted(rdq), submitted(rdq)
+    answer = rdq("task", "cancel", first, dead, second)
+    assert answer.code == 4
+    assert "2 tasks cancelled, 1 skipped" in answer.out
+    assert "DEAD" in answer.err
+
+
+def test_what_cannot_be_cancelled_is_told(rdq: Shell) -> None:
+    assert rdq("task", "cancel", "01J00000000000000000000000", "--json").code == 3
+    assert rdq("task", "cancel", "order-17", "--json").code == 2
+    assert rdq("task", "cancel", "--json").code == 2
+
+
 def test_control_characters_never_reach_the_terminal(rdq: Shell, bury: Bury) -> None:
     task_id = bury("bad", "\x1b[31mred\x07 \u202e and \x9b more")
     for arguments in (

@@ -111,6 +111,29 @@ def test_a_queue_that_is_not_configured_is_not_found(
     assert shell("worker", "payments", "-q", "nope", "--json").code == 3
 
 
+@pytest.mark.parametrize(
+    ("source", "code", "told"),
+    [
+        ("x = 1\ndef broken(:\n", 2, "line 2"),
+        ("import os\nfrom os import nothing_like_that\n", 2, "nothing_like_that"),
+        ("import os\nimport not_installed_here\n", 2, "line 2"),
+        ("from rdq_core import Registry\nRegistry(queues='billing')\n", 2, "queues: must be a list of names"),
+        ("from rdq_core import Rdq\nRdq.from_env()\n", 5, "no table name in RDQ_TASKS_TABLE"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_told_with_its_place(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, code: int, told: str
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"broken_{abs(hash(source))}"
+    (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
+    answer = shell("worker", name, "--json")
+    assert (answer.code, answer.out) == (code, "")
+    assert told in answer.error["message"]
+    assert f"{name}.py, line " in answer.error["message"]
+    assert answer.error["hint"] or code == 2
+
+
 def test_the_only_registry_of_a_module_needs_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "one_registry.py").write_text(MODULE.replace("registry", "mine"), encoding="utf-8")

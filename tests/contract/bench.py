@@ -13,11 +13,11 @@ from functools import partial
 from itertools import count
 from typing import Any, Final, TypeVar, assert_never
 
-from rdq_core.domain.attempt import Attempt
+from rdq_core.domain.attempt import Attempt, Code
 from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.lease import Claim
 from rdq_core.domain.lifecycle import NO_EDIT, Edit, Result
-from rdq_core.domain.task import Failure, Status, Task
+from rdq_core.domain.task import Status, Task
 from rdq_core.engine.ports import Candidate, Page, TaskStore
 from rdq_core.testing.clock import FrozenClock
 from tests.support.factories import (
@@ -137,7 +137,7 @@ class Bench:
         )
 
     def release(self, claim: Claim, *, after: timedelta = timedelta(0)) -> None:
-        self.store.release(claim, Failure("worker_shutdown"), due_at=self.now + after)
+        self.store.release(claim, a_failure(code=Code.WORKER_SHUTDOWN), due_at=self.now + after)
 
     def cancel(self, task_id: str) -> Task:
         return self.store.cancel(task_id, now=self.now, op_id=an_op(), expires_at=self.now + RETENTION)

@@ -5,7 +5,7 @@ way, and be made again exactly as it was. `done` tells from what anybody can see
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -22,6 +22,11 @@ from tests.support.factories import a_failed, a_failure, a_grant, a_lapse, a_res
 BIG: Final = noise(3000)
 EDITED: Final = noise(4000)
 RESULT: Final = noise(2500)
+WORKER: Final = "the-deed:1"
+"""Payload, result and worker that only a deed has, so that it is known wherever it shows up."""
+OTHERS_EDITED: Final = noise(4100)
+OTHERS_RESULT: Final = noise(2600)
+PAYLOADS: Final = (BIG, EDITED, OTHERS_EDITED)
 
 LONG: Final = timedelta(days=200)
 """Longer than a body lives by itself, so that it must be renewed first."""
@@ -105,7 +110,7 @@ def complete_kept_long(bench: Bench) -> Ready:
 
 def _complete(bench: Bench, keep: timedelta) -> Ready:
     held, now = _second_claim(bench), bench.now
-    success = a_success(held, now)
+    success = a_success(held, now, worker=WORKER)
     return Ready(
         held.task.id,
         lambda store: store.complete(held, success, a_result(RESULT), now=now, expires_at=now + keep),
@@ -123,7 +128,7 @@ def reschedule_far_ahead(bench: Bench) -> Ready:
 
 def _reschedule(bench: Bench, after: timedelta) -> Ready:
     held, now = _second_claim(bench), bench.now
-    failed = a_failed(held, now)
+    failed = a_failed(held, now, worker=WORKER)
     return Ready(
         held.task.id,
         lambda store: store.reschedule(held, failed, a_failure(failed), due_at=now + after),
@@ -150,7 +155,7 @@ def dead_letter_kept_for_a_while(bench: Bench) -> Ready:
 
 def _dead_letter(bench: Bench, keep: timedelta | None) -> Ready:
     held, now = _second_claim(bench), bench.now
-    failed = a_failed(held, now)
+    failed = a_failed(held, now, worker=WORKER)
     return Ready(
         held.task.id,
         lambda store: store.dead_letter(
@@ -167,13 +172,13 @@ def _dead_letter(bench: Bench, keep: timedelta | None) -> Ready:
 
 def reclaim(bench: Bench) -> Ready:
     lapsed = bench.lapse(_second_claim(bench))
-    grant = a_grant(bench.now)
-    return Ready(lapsed.task.id, lambda store: store.reclaim(lapsed, a_lapse(lapsed), grant), has_attempts(2), is_none)
+    lapse, grant = replace(a_lapse(lapsed), worker=WORKER), a_grant(bench.now)
+    return Ready(lapsed.task.id, lambda store: store.reclaim(lapsed, lapse, grant), has_attempts(2), is_none)
 
 
 def dead_letter_lapsed(bench: Bench) -> Ready:
     lapsed = bench.lapse(_second_claim(bench))
-    lapse, grant = a_lapse(lapsed), a_grant(bench.now)
+    lapse, grant = replace(a_lapse(lapsed), worker=WORKER), a_grant(bench.now)
     return Ready(
         lapsed.task.id,
         lambda store: store.dead_letter_lapsed(
@@ -273,12 +278,19 @@ def check_whole(bench: Bench, task_id: str) -> None:
     numbers = [attempt.attempt_no for attempt in task.attempts]
     assert numbers == list(range(1, len(numbers) + 1))
     assert task.attempt_count <= len(numbers)
-    assert task.payload in (BIG, EDITED)
+    assert task.payload in PAYLOADS
     assert (task.result is not None) <= (task.status is Status.SUCCEEDED)
     assert listed == ([entry] if entry else [])
     assert (entry is not None) == (task.status is Status.DEAD)
     due_at = task.next_attempt_at or task.lease_expires_at
     assert [each.due_at for each in proposed] == ([] if due_at is None else [due_at])
+
+
+def shows(task: Task | None) -> bool:
+    """Whether anything that a deed brings can be seen of the task."""
+    if task is None:
+        return False
+    return task.payload == EDITED or task.result == RESULT or WORKER in {each.worker for each in task.attempts}
 
 
 def run_to_the_end(bench: Bench, task_id: str) -> Task | None:
@@ -294,8 +306,8 @@ def run_to_the_end(bench: Bench, task_id: str) -> Task | None:
             lapsed = bench.store.lapsed(candidate, now=bench.now)
             claim = lapsed and bench.store.reclaim(lapsed, a_lapse(lapsed), a_grant(bench.now))
         if claim is not None:
-            assert bench.store.load(claim).payload in (BIG, EDITED)
-            bench.complete(claim, a_result(RESULT))
+            assert bench.store.load(claim).payload in PAYLOADS
+            bench.complete(claim, a_result(OTHERS_RESULT))
     return bench.store.get(task_id)
 
 
@@ -308,7 +320,7 @@ def takes_over(others: Bench, task_id: str) -> None:
 
 
 def takes_over_and_succeeds(others: Bench, task_id: str) -> None:
-    others.complete(_taken(others, task_id), a_result(noise(2600)))
+    others.complete(_taken(others, task_id), a_result(OTHERS_RESULT))
 
 
 def takes_over_and_fails(others: Bench, task_id: str) -> None:
@@ -360,7 +372,7 @@ def redrives(others: Bench, task_id: str) -> None:
 
 
 def redrives_with_another_payload(others: Bench, task_id: str) -> None:
-    others.redrive(task_id, Edit(payload=EDITED))
+    others.redrive(task_id, Edit(payload=OTHERS_EDITED))
 
 
 def redrives_and_it_dies_again(others: Bench, task_id: str) -> None:
@@ -379,7 +391,7 @@ def begins_anew(others: Bench, task_id: str) -> None:
 
 def begins_anew_and_succeeds(others: Bench, task_id: str) -> None:
     begins_anew(others, task_id)
-    others.complete(others.claim(task_id), a_result(RESULT))
+    others.complete(others.claim(task_id), a_result(OTHERS_RESULT))
 
 
 def _taken(others: Bench, task_id: str) -> Claim:

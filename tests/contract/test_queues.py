@@ -76,10 +76,11 @@ def test_a_stale_writer_gets_a_conflict_that_shows_both_revisions(queues: QueueS
     declare(queues, **TWO_ATTEMPTS)
     declare(queues, after=1, **NINE_ATTEMPTS)
 
-    with pytest.raises(ConfigConflict, match=r"at revision 2, .* read revision 1"):
-        declare(queues, after=1, owner="team-payments")
+    with pytest.raises(ConfigConflict, match=r"at revision 2, .* read revision 1") as refused:
+        declare(queues, after=1, owner="team-payments", retry={"max_attempts": 3})
 
     assert queues.settings("billing").retry.max_attempts == 9
+    assert 'retry.max_attempts is 9, yours 3, owner is unset, yours "team-payments"' in str(refused.value.hint)
 
 
 def test_a_writer_who_thinks_that_the_queue_is_new_is_stale_as_well(queues: QueueStore) -> None:
@@ -195,8 +196,10 @@ def test_an_override_has_a_stale_writer_too(queues: QueueStore) -> None:
     declare(queues)
     queues.put_override("billing", SLOW, expected_revision=0)
 
-    with pytest.raises(ConfigConflict, match=r"override .* at revision 1, .* read revision 0"):
+    with pytest.raises(ConfigConflict, match=r"override .* at revision 1, .* read revision 0") as refused:
         queues.put_override("billing", None, expected_revision=0)
+
+    assert 'retry.initial_backoff is "30s", yours unset' in str(refused.value.hint)
 
 
 def test_an_override_that_contradicts_what_is_declared_is_refused(queues: QueueStore) -> None:

@@ -12,7 +12,8 @@ import pytest
 from rdq_core.errors import RdqError
 from rdq_core.testing.faults import FaultScript
 from tests.contract import deeds
-from tests.contract.deeds import Meanwhile, Prepare, Ready, check_whole, happens, run_to_the_end
+from tests.contract.bench import Bench
+from tests.contract.deeds import Meanwhile, Prepare, Ready, check_whole, happens, run_to_the_end, shows
 from tests.contract.stage import Stage
 
 NAMES = [f"{deed.__name__} while somebody {other.__name__}" for deed, other in deeds.RACES]
@@ -25,23 +26,37 @@ def test_a_late_writer_changes_nothing_that_anybody_can_see(
     stage = quick_stage
     happened = []
     for ready, k in stage.each_request(deed, first=2):
-        left: list[object] = []
-
-        def somebody_acts(task_id: str = ready.task_id, left: list[object] = left) -> None:
-            happened.append(happens(meanwhile, stage.others, task_id))
-            left.append(stage.others.seen(task_id))
-
+        between = Between(stage.others, ready, meanwhile)
         with FaultScript(stage.client) as faults:
-            faults.interleave(somebody_acts, at=k)
+            faults.interleave(between, at=k)
             late = came_late(stage, ready)
 
+        after, task = stage.others.seen(ready.task_id), stage.others.store.get(ready.task_id)
         if late:
-            assert stage.others.seen(ready.task_id) == left[0], f"request {k}"
+            assert after == between.left, f"request {k}"
+            assert between.was_too_late or not shows(task), f"request {k}"
         else:
+            gone = deed is deeds.purge and task is None
+            assert between.was_too_late or after != between.left or gone, f"request {k} came late and wasn't told"
             check_whole(stage.others, ready.task_id)
         run_to_the_end(stage.others, ready.task_id)
         check_whole(stage.others, ready.task_id)
+        happened.append(between.happened)
     assert any(happened), "the race was none"
+
+
+class Between:
+    """What somebody else does between two requests: whether it could be done, or came too late; and what it left."""
+
+    def __init__(self, others: Bench, ready: Ready, meanwhile: Meanwhile) -> None:
+        self.others = others
+        self.ready = ready
+        self.meanwhile = meanwhile
+
+    def __call__(self) -> None:
+        self.was_too_late = self.ready.done(self.others.store.get(self.ready.task_id))
+        self.happened = happens(self.meanwhile, self.others, self.ready.task_id)
+        self.left = self.others.seen(self.ready.task_id)
 
 
 WINNERS = [

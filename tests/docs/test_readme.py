@@ -37,3 +37,9 @@ def test_every_link_to_a_file_leads_somewhere() -> None:
     for document in DOCUMENTS:
         for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_what_make_prints_fits_80_columns() -> None:
+    lines = re.findall(r"^([a-z-]+):.*## (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert lines
+    assert all(len(f"  make {target:<15} {told}") <= 80 for target, told in lines)

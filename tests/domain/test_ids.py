@@ -1,11 +1,23 @@
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdq_core.domain.ids import check_id, claim_id, derive_id, encode_id, shard_of
+from rdq_core.domain.ids import (
+    check_id,
+    claim_id,
+    derive_id,
+    encode_id,
+    first_id,
+    id_at,
+    last_id,
+    shard_of,
+    time_of,
+)
 from rdq_core.errors import InputInvalid
+from rdq_core.testing.clock import NOON
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
@@ -59,3 +71,20 @@ def test_ids_spread_evenly_over_the_shards() -> None:
 def test_tasks_of_one_concurrency_key_share_a_shard() -> None:
     shards = {shard_of(derive_id("q", str(n)), 10, queue="q", concurrency_key="k") for n in range(50)}
     assert len(shards) == 1
+
+
+def test_a_ulid_of_a_moment_has_its_time_and_sorts_by_it() -> None:
+    before, after = NOON - timedelta(milliseconds=1), NOON + timedelta(milliseconds=1)
+
+    made = id_at(NOON, "chance")
+
+    assert check_id(made) == made
+    assert time_of(made) == NOON
+    assert last_id(before) < first_id(NOON) <= made <= last_id(NOON) < first_id(after)
+
+
+def test_a_ulid_can_be_made_to_follow_another_of_the_same_moment() -> None:
+    first = last_id(NOON)
+    second = id_at(NOON, "chance", after=first)
+
+    assert first < second < id_at(NOON, "chance", after=second)

@@ -213,8 +213,11 @@ def test_tables_are_made_once_and_stay(anywhere: World) -> None:
 
 def test_table_names_come_from_the_environment_or_each_missing_one_is_named() -> None:
     assert Tables.from_env(TABLES.as_env()) == TABLES
-    with pytest.raises(Unavailable, match="RDQ_DLQ_TABLE, RDQ_AUDIT_TABLE"):
+    with pytest.raises(Unavailable, match="no table name in RDQ_DLQ_TABLE; not a table's name in RDQ_AUDIT_TABLE"):
         Tables.from_env({**TABLES.as_env(), "RDQ_DLQ_TABLE": "", "RDQ_AUDIT_TABLE": "no spaces"})
+    with pytest.raises(Unavailable, match=r"^not a table's name in RDQ_AUDIT_TABLE") as refused:
+        Tables.from_env({**TABLES.as_env(), "RDQ_AUDIT_TABLE": "no spaces"})
+    assert "3 to 255" in str(refused.value.hint)
 
 
 def test_each_table_has_its_definition_and_no_two_attributes_share_a_name() -> None:

@@ -82,14 +82,12 @@ def test_a_hundred_thousand_due_tasks_do_not_keep_another_queue_waiting() -> Non
 def test_a_backlog_of_followers_does_not_keep_another_queue_waiting() -> None:
     world, started, release = World(dispatch={"concurrency": 2, "batch_size": 10}), [], threading.Event()
     world.configure("small", index_shards=1)
-    reads_before: list[int] = []
 
     def handler(order: str) -> None:
         started.append(order)
         if order == "ann":
             release.wait(20)
         else:
-            reads_before.append(len(reads))
             release.set()
 
     reads: list[str] = []
@@ -105,8 +103,8 @@ def test_a_backlog_of_followers_does_not_keep_another_queue_waiting() -> None:
         world.submit("ann", concurrency_key="ann")
     world.submit("new", queue="small")
     world.sweep(SweepLimits(horizon=timedelta(0), linger=timedelta(0), max_tasks=2))
-    assert started[:2] == ["ann", "new"]
-    assert reads_before[0] < 10
+    assert sorted(started[:2]) == ["ann", "new"]
+    assert reads.index("small") < 10  # of a hundred pages of followers
 
 
 def test_two_sweepers_at_once_give_a_key_one_holder() -> None:

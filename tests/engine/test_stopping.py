@@ -4,6 +4,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -82,6 +83,20 @@ def test_at_its_end_a_host_releases_who_ignores_that_and_keeps_what_was_done_bef
     end.set()
     assert (report.completed, report.released) == (1, 1)
     assert_released(world, stuck)
+
+
+def test_a_host_that_may_claim_no_more_tasks_still_heeds_its_end() -> None:
+    world, end = World(execution={"lease": "10m", "handler_timeout": "5m"}), threading.Event()
+
+    def ignores(_order: str) -> None:
+        world.clock.advance("55s")
+        end.wait(20)
+
+    world.handler(ignores)
+    task_id = world.submit()
+    assert world.sweep(replace(limits_of(world, timedelta(seconds=60)), max_tasks=1)).released == 1
+    end.set()
+    assert_released(world, task_id)
 
 
 @pytest.mark.parametrize("grace", [timedelta(0), timedelta(seconds=-1)])
@@ -193,8 +208,6 @@ class NotInMain:
 
 
 def test_a_signal_takes_no_lock_that_the_thread_it_interrupts_may_hold(signals: None) -> None:
-    from dataclasses import replace
-
     world = World()
     clock = NotInMain(world.clock)
     worker = Worker(replace(world.parts, clock=clock), world.registry)  # type: ignore[arg-type]

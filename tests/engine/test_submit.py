@@ -145,3 +145,23 @@ def test_an_expired_task_is_absent_and_its_id_is_free_again() -> None:
     world.sweep()
     assert [attempt.attempt_no for attempt in world.attempts(task_id)] == [1]
     assert (world.attempts(task_id)[0].fencing_token or 0) > (old_fence or 0)
+
+
+def test_a_queue_that_is_being_deleted_takes_no_new_tasks_and_says_how_to_keep_it() -> None:
+    world = World()
+    world.queues.begin_delete(QUEUE, now=world.clock.now())
+
+    with pytest.raises(QueueNotFound, match="is being deleted") as refused:
+        world.submit()
+
+    assert "rdq queue apply" in str(refused.value.hint)
+    assert world.store.counts(QUEUE).pending == 0
+
+
+def test_a_deleted_queue_is_not_found_and_says_since_when() -> None:
+    world = World()
+    seen = world.queues.begin_delete(QUEUE, now=world.clock.now())
+    world.queues.end_delete(seen, now=world.clock.now())
+
+    with pytest.raises(QueueNotFound, match="was deleted at 2026-07-20T12:00"):
+        world.submit()

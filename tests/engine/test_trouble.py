@@ -158,7 +158,7 @@ def test_a_worker_that_was_idle_for_days_still_sees_work() -> None:
 
 
 def test_work_that_becomes_due_during_a_long_run_does_not_wait_for_its_end() -> None:
-    world = World(execution={"handler_timeout": "1h"})
+    world = World(execution={"lease": "2h", "handler_timeout": "1h"})
     started = threading.Event()
 
     def handler(order: str) -> None:

@@ -19,6 +19,7 @@ from rdq_core.engine.sweep import Sweeper, SweepLimits
 from rdq_core.handlers.registry import Registry
 from rdq_core.runtime.wiring import Parts
 from rdq_core.stores.memory import MemoryStore
+from rdq_core.stores.memory_audit import MemoryAudit
 from rdq_core.stores.memory_queues import MemoryQueues
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
 
@@ -73,12 +74,14 @@ class World:
         self.store = MemoryStore(clock=self.clock, ids=self.ids)
         self.queues = MemoryQueues(clock=self.clock)
         self.configure(QUEUE, **{"index_shards": 1, **config})
+        self.audit = MemoryAudit()
         self.registry = Registry(queues=[QUEUE])
         self.limiter: RateLimiter = NoLimit()
         self.parts = Parts(
             store=self.store,
             queues=self.queues,
             limiter=self.limiter,
+            audit=self.audit,
             clock=self.clock,
             ids=self.ids,
             jitter=NoJitter(),

@@ -7,36 +7,10 @@ import pytest
 from rdq_core.config.document import parse_document
 from rdq_core.config.stored import Override
 from rdq_core.errors import QueueNotFound
-from rdq_core.ops.queues import Change, QueueDesk
-from rdq_core.stores.memory import MemoryStore
+from rdq_core.ops.queues import Change
 from rdq_core.stores.memory_queues import MemoryQueues
-from rdq_core.testing.clock import FrozenClock
-from tests.engine.world import CountingIds
+from tests.ops.office import FILE, Office
 from tests.support.factories import a_grant, a_task
-
-FILE = """
-config_version: 1
-defaults:
-  retry: {max_attempts: 4}
-queues:
-  billing:
-    owner: team-payments
-  email:
-    index_shards: 8
-"""
-
-
-class Office:
-    """A desk with the stores behind it."""
-
-    def __init__(self) -> None:
-        self.clock = FrozenClock()
-        self.queues = MemoryQueues(clock=self.clock)
-        self.store = MemoryStore(clock=self.clock, ids=CountingIds())
-        self.desk = QueueDesk(self.queues, self.store, clock=self.clock)
-
-    def apply(self, text: str = FILE) -> list[dict[str, object]]:
-        return [applied.as_dict() for applied in self.desk.apply(parse_document(text))]
 
 
 @pytest.fixture
@@ -88,8 +62,9 @@ def test_a_queue_that_somebody_else_writes_meanwhile_is_told_and_the_others_are_
 
         stored = queues.stored
 
-    desk = QueueDesk(WritesFirst(clock=office.clock), office.store, clock=office.clock)
-    applied = desk.apply(parse_document(FILE.replace("team-payments", "us").replace("index_shards: 8", "owner: us")))
+    applied = office.editor(WritesFirst(clock=office.clock)).apply(
+        parse_document(FILE.replace("team-payments", "us").replace("index_shards: 8", "owner: us"))
+    )
 
     assert [(line.queue, line.result, line.revision) for line in applied] == [
         ("billing", Change.CONFLICT, 2),
@@ -130,9 +105,12 @@ def test_one_queue_shows_its_layers_and_what_they_come_to(office: Office) -> Non
             "reason": "thundering herd",
             "expires_at": "2026-07-20T14:00:00.000Z",
             "in_force": True,
+            "suspended": False,
         },
         "paused": True,
         "paused_at": "2026-07-20T12:00:00.000Z",
+        "pause_reason": None,
+        "deleting_at": None,
         "shards_ever": 4,
     }
     assert (effective["retry"]["max_attempts"], effective["retry"]["jitter"]) == (4, 0.5)
@@ -168,6 +146,8 @@ def test_the_list_is_by_name_and_tells_queues_apart(office: Office) -> None:
         "runbook": None,
         "revision": 1,
         "paused": False,
+        "deleting": False,
+        "override": None,
         "host": "worker",
         "max_attempts": 4,
         "index_shards": 4,

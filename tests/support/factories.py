@@ -11,7 +11,7 @@ from rdq_core.domain.attempt import Attempt, AttemptError, Code, Outcome
 from rdq_core.domain.ids import encode_id
 from rdq_core.domain.lease import Claim, Grant
 from rdq_core.domain.lifecycle import Result
-from rdq_core.domain.task import Failure, Task
+from rdq_core.domain.task import Failure, Task, failure_of
 from rdq_core.testing.clock import NOON
 
 QUEUE: Final = "billing"
@@ -71,11 +71,11 @@ def a_lapse(lapsed: Claim) -> Attempt:
     return a_failed(lapsed, lapsed.claimed_at, finished_at=None, outcome=Outcome.LEASE_EXPIRED, error=error)
 
 
-def a_failure(attempt: Attempt | None = None) -> Failure:
-    """What a failed attempt leaves on the task."""
-    if attempt is None or attempt.error is None:
-        return Failure(Code.ATTEMPTS_EXHAUSTED, "rdq.MaxAttemptsExceeded", None)
-    return Failure(attempt.error.code, attempt.error.type, attempt.error.message)
+def a_failure(attempt: Attempt | None = None, code: str = Code.ATTEMPTS_EXHAUSTED) -> Failure:
+    """What a failed attempt leaves on the task; without one, rdq's own words for the code."""
+    failure = failure_of(code if attempt is None or attempt.error is None else attempt.error.code, attempt)
+    assert failure is not None
+    return failure
 
 
 def a_result(content: bytes | None = b'"done"', content_type: str | None = "application/json") -> Result:

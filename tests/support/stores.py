@@ -10,11 +10,13 @@ from typing import Any, Final
 
 import pytest
 
-from rdq_core.engine.ports import QueueStore
+from rdq_core.engine.ports import AuditLog, QueueStore
 from rdq_core.runtime.system import SystemIds
+from rdq_core.stores.dynamodb.audit import DynamoAudit
 from rdq_core.stores.dynamodb.control import DynamoQueues
 from rdq_core.stores.dynamodb.schema import Tables, definitions
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
+from rdq_core.stores.memory_audit import MemoryAudit
 from rdq_core.stores.memory_queues import MemoryQueues
 from rdq_core.testing.clock import FrozenClock, NoJitter, SkipsSleep
 from tests.support.engines import Engine
@@ -49,7 +51,9 @@ class Dynamo:
             shards_ever=self.shards_ever,
         )
 
-    def queues(self, client: Any = None, *, fresh_for: timedelta = timedelta(0)) -> DynamoQueues:
+    def queues(
+        self, client: Any = None, *, fresh_for: timedelta = timedelta(0), submits_fresh_for: timedelta = timedelta(0)
+    ) -> DynamoQueues:
         """Queue configuration, read anew each time unless told otherwise."""
         return DynamoQueues(
             client or self.engine.dynamodb,
@@ -58,6 +62,13 @@ class Dynamo:
             jitter=NoJitter(),
             sleeper=SkipsSleep(self.clock),
             fresh_for=fresh_for,
+            submits_fresh_for=submits_fresh_for,
+        )
+
+    def audit(self, client: Any = None) -> DynamoAudit:
+        """The audit log."""
+        return DynamoAudit(
+            client or self.engine.dynamodb, self.tables, jitter=NoJitter(), sleeper=SkipsSleep(self.clock)
         )
 
     def items_of(self, task_id: str, client: Any = None) -> dict[str, Any]:
@@ -95,3 +106,11 @@ def queues(request: pytest.FixtureRequest) -> QueueStore:
     if request.param == "memory":
         return MemoryQueues(clock=FrozenClock(EPOCH_OF_TESTS))
     return dynamo_on(request.getfixturevalue(request.param)).queues()
+
+
+@pytest.fixture(params=ALL_ENGINES)
+def audit(request: pytest.FixtureRequest) -> AuditLog:
+    """An empty audit log, in each store in turn."""
+    if request.param == "memory":
+        return MemoryAudit()
+    return dynamo_on(request.getfixturevalue(request.param)).audit()

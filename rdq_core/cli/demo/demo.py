@@ -1,8 +1,7 @@
 """The command: find the sample, play the story, say how it ended."""
 
-import signal
+import shlex
 import sys
-import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,8 +11,9 @@ import typer
 
 from rdq_core.cli.command import command
 from rdq_core.cli.failures import BUG
+from rdq_core.cli.local import require_engine, until_signalled
 from rdq_core.cli.screen import Screen, note
-from rdq_core.errors import InputInvalid, Unavailable
+from rdq_core.errors import InputInvalid
 
 _SAMPLE: Final = Path("samples", "webhooks")
 _TITLE: Final = "rdq demo: webhooks for a receiver that misbehaves, by two worker processes"
@@ -31,8 +31,11 @@ def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave it running afterwards, to look around.")] = False,
     deliveries: Annotated[str | None, typer.Option(hidden=True, help="Other webhooks, one a line.")] = None,
 ) -> int | None:
-    """See the main job: calls fail, are retried, die, are understood and sent back. Needs no AWS account."""
-    _require_moto()
+    """See calls fail, be retried, die and be sent back.
+
+    The whole story on a local engine: it needs no AWS account.
+    """
+    require_engine("the demo")
     from rdq_core.cli.demo.moments import Moments
     from rdq_core.cli.demo.stage import Stage
     from rdq_core.cli.demo.story import Story, document
@@ -66,27 +69,21 @@ def _next(*, keep: bool) -> list[str]:
 def _wait_until_interrupted(environment: Mapping[str, str]) -> None:
     """Leave everything running, with what other terminals need in a file, until Ctrl-C or SIGTERM."""
     _ENV_FILE.parent.mkdir(exist_ok=True)
-    _ENV_FILE.write_text("".join(f"export {name}={value}\n" for name, value in environment.items()), encoding="utf-8")
-    done = threading.Event()
-    before = {number: signal.signal(number, lambda *_: done.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    _ENV_FILE.write_text(exports(environment, commands=Path(sys.executable).parent), encoding="utf-8")
     sys.stdout.flush()
     try:
-        while not done.wait(1):
-            pass
+        with until_signalled() as done:
+            while not done.wait(1):
+                pass
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         _ENV_FILE.unlink(missing_ok=True)
         note("stopping")
 
 
-def _require_moto() -> None:
-    try:
-        import rdq_core.testing.moto  # noqa: F401 - is what it needs installed?
-    except ImportError as missing:
-        raise Unavailable(
-            f"the demo needs {missing.name}, which is not installed", hint="pip install 'rdq-core[cli,testing]'"
-        ) from None
+def exports(environment: Mapping[str, str], *, commands: Path) -> str:
+    """Lines for a shell to take in, with the folder of this rdq's command before all others."""
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
+    return "\n".join([*lines, f'export PATH={shlex.quote(str(commands))}:"$PATH"', ""])
 
 
 def _sample() -> Path:

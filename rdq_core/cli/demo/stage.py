@@ -1,31 +1,29 @@
 """What the demo plays on: an engine in this process, the receiver, and worker processes that are started again."""
 
 import json
-import os
 import subprocess
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
 import yaml
 
-from rdq_core.cli.connection import LOCAL_TABLES
 from rdq_core.cli.demo.receiver import Receiver
+from rdq_core.cli.local import served, settings
 from rdq_core.config.document import parse_document
-from rdq_core.ops.queues import QueueDesk
+from rdq_core.engine.audit import Principal
 from rdq_core.runtime.log import Quiet
-from rdq_core.runtime.wiring import Parts, connect, dynamodb_client
+from rdq_core.runtime.wiring import Parts, connect
 
 QUEUE: Final = "webhooks"
 HANDLER: Final = "deliver-webhook"
 WORKERS: Final = 2
 _MODULE: Final = "handlers"
 _STOPS_WITHIN: Final = 8.0
-_FOREIGN_SETTINGS: Final = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL_DYNAMODB")
 
 OnEvent = Callable[["WorkerProcess", Mapping[str, Any]], None]
 
@@ -89,15 +87,13 @@ class Stage:
         self.environment: Mapping[str, str] = {}
 
     def __enter__(self) -> Self:
-        from rdq_core.testing.moto import AtomicMotoServer
-
         with ExitStack() as opening:
-            engine = opening.enter_context(AtomicMotoServer())
+            engine = opening.enter_context(served())
             table = yaml.safe_load((self.folder / "receiver.yaml").read_text(encoding="utf-8"))
             self.receiver = opening.enter_context(Receiver(table["today"], table["mended"]))
-            self.environment = _environment(engine.endpoint_url, self.receiver.url)
-            opening.enter_context(_settings(self.environment))
-            self.parts = self._with_tables()
+            self.environment = {**engine, "WEBHOOK_RECEIVER": self.receiver.url}
+            opening.enter_context(settings(self.environment))
+            self.parts = self._with_queue()
             opening.callback(self._stop_workers)
             self._workers += [WorkerProcess(number + 1, self.folder, self._on_event) for number in range(WORKERS)]
             self._open = opening.pop_all()
@@ -113,13 +109,10 @@ class Stage:
                 self._workers[place] = WorkerProcess(worker.number, self.folder, self._on_event)
                 yield worker
 
-    def _with_tables(self) -> Parts:
-        from rdq_core.stores.dynamodb.schema import create_tables
-
-        create_tables(dynamodb_client(), LOCAL_TABLES)
-        parts = connect(tables=LOCAL_TABLES, events=Quiet())
+    def _with_queue(self) -> Parts:
+        parts = connect(events=Quiet())
         queues = parse_document((self.folder / "queues.yaml").read_bytes())
-        QueueDesk(parts.queues, parts.store, clock=parts.clock).apply(queues)
+        parts.editor(Principal("rdq demo")).apply(queues)
         return parts
 
     def _stop_workers(self) -> None:
@@ -128,31 +121,3 @@ class Stage:
             thread.start()
         for thread in stopping:
             thread.join()
-
-
-def _environment(engine: str, receiver: str) -> dict[str, str]:
-    """What this process and its workers find: nothing of the user's own AWS, and no proxy in between."""
-    return {
-        **LOCAL_TABLES.as_env(),
-        "AWS_ENDPOINT_URL": engine,
-        "AWS_ACCESS_KEY_ID": "demo",
-        "AWS_SECRET_ACCESS_KEY": "demo",
-        "AWS_DEFAULT_REGION": "eu-central-1",
-        "WEBHOOK_RECEIVER": receiver,
-        "NO_PROXY": "127.0.0.1",
-        "no_proxy": "127.0.0.1",
-    }
-
-
-@contextmanager
-def _settings(values: Mapping[str, str]) -> Iterator[None]:
-    """These environment variables, and none of the user's own AWS settings, for as long as the demo lasts."""
-    before = dict(os.environ)
-    for name in _FOREIGN_SETTINGS:
-        os.environ.pop(name, None)
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)

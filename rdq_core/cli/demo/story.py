@@ -15,8 +15,9 @@ from rdq_core.cli.demo.verdict import Verdict, judge
 from rdq_core.cli.screen import counted
 from rdq_core.engine.submit import Draft
 from rdq_core.errors import InputInvalid, Unavailable
-from rdq_core.ops.dead_letters import DeadLetters, Group, Mutation
+from rdq_core.ops.dead_letters import DeadLetters, Group
 from rdq_core.ops.lines import payload_lines
+from rdq_core.ops.mutation import Mutation
 from rdq_core.ops.selection import Filters, Selection
 from rdq_core.ops.submitting import BulkSubmitter, Line
 from rdq_core.ops.views import group_view, mutation_view

@@ -72,6 +72,12 @@ class Access:
         """Change the state row on a condition; the whole row afterwards. Raises ConditionFailed."""
         return self.sender.update(self.part(task_id, change, condition, values))
 
+    def settle_state(
+        self, task_id: str, change: tuple[str, Mapping[str, Value]], condition: str, values: Mapping[str, Value]
+    ) -> None:
+        """The same where nobody needs the row afterwards."""
+        self.sender.change(self.part(task_id, change, condition, values))
+
     def part(
         self, task_id: str, change: tuple[str, Mapping[str, Value]], condition: str, values: Mapping[str, Value]
     ) -> dict[str, object]:

@@ -134,6 +134,11 @@ class Bodies:
                 self._discard_object(self._checks, key)
         self._sender.delete_all(self._table, keys)
 
+    @property
+    def objects(self) -> ClaimCheck | None:
+        """The bucket that content in S3 is in, None without one."""
+        return self._checks
+
     def _discard_object(self, checks: ClaimCheck, key: Item) -> None:
         item = self._sender.get(self._table, key) or {}
         if Attr.S3_KEY in item:
@@ -203,7 +208,7 @@ class Bodies:
     def _change_end(self, row: StateRow, end: tuple[str, Any], condition: str, values: Mapping[str, Value]) -> None:
         key = _Place(row.task.id, BODY_PREFIX, Attr.PAYLOAD).key(row.body_ref or "")
         try:
-            self._sender.update(update_of(self._table, key, end, condition, values))
+            self._sender.change(update_of(self._table, key, end, condition, values))
         except ConditionFailed:
             # It lives longer already, or is gone; a run that needs it will find out which.
             return

@@ -5,12 +5,13 @@ loses has cost a write unit and nothing else.
 """
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from rdq_core.domain.attempt import Attempt
 from rdq_core.domain.lease import Claim, Grant
 from rdq_core.domain.lifecycle import Verb
+from rdq_core.domain.limits import LONG_OVERDUE
 from rdq_core.domain.task import Status, Task
 from rdq_core.domain.times import EPOCH
 from rdq_core.engine.ports import Candidate, Page
@@ -32,9 +33,6 @@ from rdq_core.stores.dynamodb.settling import appended, record_of
 from rdq_core.stores.dynamodb.transact import ConditionFailed
 from rdq_core.stores.dynamodb.values import Item, Reader, Value, moment, number, text
 from rdq_core.stores.dynamodb.verdicts import Settled, was_it_us
-
-LONG_OVERDUE: Final = timedelta(days=20)
-"""From then on a body is renewed before its task is claimed."""
 
 CLAIMABLE: Final = (IS_WAITING, IS_DUE, IS_AS_SEEN, IS_READABLE)
 """What a claim asks of the row."""

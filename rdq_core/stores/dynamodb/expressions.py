@@ -3,10 +3,16 @@
     claim ── IS_WAITING · IS_DUE · IS_AS_SEEN · IS_READABLE         reclaim ── IS_HELD_BY_CALLER · IS_DUE
     settling ── IS_HELD_BY_CALLER                                   cancel ── IS_LIVE
     redrive ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED · IS_NOT_DONE  purge ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED
-    submit ── IS_ABSENT or HAS_EXPIRED                              forget ── IS_THIS_LIFE · IS_DEAD or IS_NOT_DEAD
-    tombstone ── IS_FORGOTTEN_NO_LATER                              configuration ── IS_UNCONFIGURED or
-    prepared submit ── the same as submit, IS_NOT_FORGOTTEN_SINCE   IS_DECLARED_AS_READ · IS_OVERRIDDEN_AS_READ
+    submit ── IS_ABSENT or HAS_EXPIRED                              configuration ── IS_UNCONFIGURED or
+                                                                    IS_DECLARED_AS_READ · IS_OVERRIDDEN_AS_READ
+    prepared submit ── the same as submit, IS_NOT_FORGOTTEN_SINCE   forget ── IS_THIS_LIFE · IS_DEAD or IS_NOT_DEAD
+    tombstone ── IS_FORGOTTEN_NO_LATER
+    pause ── IS_CONFIGURED · IS_NOT_DELETED                         audit ── IS_NOT_RECORDED
+    deletion ── IS_CONFIGURED · IS_NOT_DELETING, then IS_DELETING_AS_READ · IS_NOT_DELETED; back again ──
+    IS_DELETED_AS_READ; a look ── NOBODY_LOOKED_YET or LOOKED_AT_AS_READ
     slot ── SLOT_IS_FREE or SLOT_IS_AS_SEEN; its end ── SLOT_IS_OURS
+    renewal ── BODY_IS_THERE · BODY_ENDS_SOONER, then BODY_IS_AS_SEEN
+    remains ── IS_OF_SEEN_LIFE
     rate limit ── NOBODY_TOOK_YET or IS_HANDED_OUT_AS_READ
 
 The invariant: every write to a state row is composed of these and of nothing else, and looks them up here when it is
@@ -90,6 +96,13 @@ BODY_IS_THERE: Final = _clause("BODY_IS_THERE", "attribute_exists(#kind)")
 BODY_ENDS_SOONER: Final = _clause("BODY_ENDS_SOONER", "#expires_at < :body_ends_at")
 """The body's end is before the new one: a renewal never shortens a life, nor gives an end to what has none."""
 
+BODY_IS_AS_SEEN: Final = _clause("BODY_IS_AS_SEEN", "#body_ref = :seen_body AND #body_ends_at = :seen_end")
+"""The row still names the body that was renewed, with the end that was read: an edited task has another body, and one
+that stays for good has no end."""
+
+IS_OF_SEEN_LIFE: Final = _clause("IS_OF_SEEN_LIFE", "#life = :seen_life")
+"""The entry is of the life that was found to be gone: the id's next life may have died since, and put its own there."""
+
 HAS_AN_END: Final = _clause("HAS_AN_END", "attribute_exists(#expires_at)")
 """The reference exists and would end: an update of a missing one would make an empty one that nothing removes."""
 
@@ -121,6 +134,27 @@ IS_DECLARED_AS_READ: Final = _clause("IS_DECLARED_AS_READ", "#revision = :seen_r
 
 IS_OVERRIDDEN_AS_READ: Final = _clause("IS_OVERRIDDEN_AS_READ", "#override_revision = :seen_override_revision")
 """No override since the layers were read: it may have raised `shards_ever`, which must not go down."""
+
+IS_NOT_DELETING: Final = _clause("IS_NOT_DELETING", "attribute_not_exists(#deleting_at)")
+"""Its deletion hasn't begun: beginning it again would put off its end, and a tombstone isn't deleted twice."""
+
+IS_NOT_DELETED: Final = _clause("IS_NOT_DELETED", "attribute_not_exists(#deleted_at)")
+"""It is no tombstone: what is deleted can't be paused, and its time of deletion stays."""
+
+IS_DELETING_AS_READ: Final = _clause("IS_DELETING_AS_READ", "#deleting_at = :seen_deleting_at")
+"""The very deletion whose end was found: nobody has declared the queue again since it was seen to be empty."""
+
+IS_DELETED_AS_READ: Final = _clause("IS_DELETED_AS_READ", "#deleted_at = :seen_deleted_at")
+"""The very tombstone in which a task was found: nobody has declared the queue again, or opened it, in between."""
+
+NOBODY_LOOKED_YET: Final = _clause("NOBODY_LOOKED_YET", "attribute_not_exists(#looked_at)")
+"""No host has looked for tasks in the queue that is leaving."""
+
+LOOKED_AT_AS_READ: Final = _clause("LOOKED_AT_AS_READ", "#looked_at = :seen_looked_at")
+"""No host has looked since: of many sweepers one looks."""
+
+IS_NOT_RECORDED: Final = _clause("IS_NOT_RECORDED", "attribute_not_exists(#pk)")
+"""Nothing is stored under this record's id: what was recorded is never overwritten."""
 
 NOBODY_TOOK_YET: Final = _clause("NOBODY_TOOK_YET", "attribute_not_exists(#handed_out_until)")
 """No start was ever handed out under this limit."""

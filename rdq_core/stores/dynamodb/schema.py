@@ -113,11 +113,25 @@ class Attr(StrEnum):
     OVERRIDE_ENDS_AT = "override_ends_at"
     OVERRIDE_REVISION = "override_revision"
     PAUSED_AT = "paused_at"
+    PAUSE_REASON = "pause_reason"
     SHARDS_EVER = "shards_ever"
+    DELETING_AT = "deleting_at"
+    DELETED_AT = "deleted_at"
+    LOOKED_AT = "looked_at"
 
     # A queue's rate limit in the control table.
     HANDED_OUT_UNTIL = "handed_out_until"
     HANDED_OUT_BY = "handed_out_by"
+
+    # A record of the audit table, for people and their queries.
+    OPERATION_ID = "operation_id"
+    RECORDED_AT = "recorded_at"
+    PRINCIPAL = "principal"
+    IS_VERIFIED = "verified"
+    OPERATION = "operation"
+    REASON = "reason"
+    PHASE = "phase"
+    DETAIL = "detail"
 
     @property
     def alias(self) -> str:
@@ -152,17 +166,23 @@ class Tables:
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> "Tables":
         """The names that the environment gives. Raises Unavailable naming each variable that has no table name."""
-        wrong = [name for name in _VARIABLES.values() if not _TABLE_NAME.fullmatch(environ.get(name, ""))]
-        if wrong:
-            raise Unavailable(
-                f"no table name in {', '.join(wrong)}",
-                hint="set the four RDQ_*_TABLE variables, or run rdq init locally",
-            )
+        unset = [name for name in _VARIABLES.values() if not environ.get(name)]
+        invalid = [name for name in _VARIABLES.values() if name not in unset and not _is_table_name(environ[name])]
+        problems = [f"no table name in {', '.join(unset)}"] if unset else []
+        problems += [f"not a table's name in {', '.join(invalid)}"] if invalid else []
+        if problems:
+            accepted = "a table's name has 3 to 255 of the characters A-Z a-z 0-9 _ . -"
+            hint = "set the four RDQ_*_TABLE variables, or try it locally: rdq local" if unset else accepted
+            raise Unavailable("; ".join(problems), hint=hint)
         return cls(**{field: environ[name] for field, name in _VARIABLES.items()})
 
     def as_env(self) -> dict[str, str]:
         """The same names as environment variables, for child processes and functions."""
         return {name: str(getattr(self, field)) for field, name in _VARIABLES.items()}
+
+
+def _is_table_name(name: str) -> bool:
+    return _TABLE_NAME.fullmatch(name) is not None
 
 
 def queue_shard(queue: str, shard: int) -> str:

@@ -40,7 +40,7 @@ class Settling:
             raise lost(claim.task.id, Verb.HEARTBEAT)
         due_at = moment(lease_expires_at)
         try:
-            self._access.update_state(
+            self._access.settle_state(
                 claim.task.id,
                 change({Attr.DUE_AT: due_at}),
                 all_of(IS_HELD_BY_CALLER, IS_EARLIER),
@@ -94,7 +94,7 @@ class Settling:
 
     def _settle(self, settled: Settled, sets: Item, removes: Sequence[Attr], claim: Claim) -> None:
         try:
-            self._access.update_state(
+            self._access.settle_state(
                 claim.task.id, change(sets, removes), all_of(IS_HELD_BY_CALLER), {":token": text(claim.token)}
             )
         except ConditionFailed as refused:

@@ -8,6 +8,7 @@ from rdq_core.stores.dynamodb.access import Access
 from rdq_core.stores.dynamodb.bodies import MAX_STORED_BYTES, Bodies
 from rdq_core.stores.dynamodb.claim_check import ClaimCheck
 from rdq_core.stores.dynamodb.claiming import Claiming
+from rdq_core.stores.dynamodb.cleanup import CleaningUp
 from rdq_core.stores.dynamodb.dead_lettering import DeadLettering
 from rdq_core.stores.dynamodb.dlq import DeadLetters
 from rdq_core.stores.dynamodb.forgetting import Forgetting
@@ -18,6 +19,8 @@ from rdq_core.stores.dynamodb.preparing import Preparing
 from rdq_core.stores.dynamodb.reading import Reading
 from rdq_core.stores.dynamodb.redriving import Redriving
 from rdq_core.stores.dynamodb.references import References
+from rdq_core.stores.dynamodb.remains import Searching
+from rdq_core.stores.dynamodb.renewing import Renewing
 from rdq_core.stores.dynamodb.schema import Tables
 from rdq_core.stores.dynamodb.settling import Settling
 from rdq_core.stores.dynamodb.slots import Keyed
@@ -31,12 +34,15 @@ class DynamoTaskStore(
     Preparing,
     Claiming,
     Keyed,
+    Renewing,
     Settling,
     DeadLettering,
     Redriving,
     Forgetting,
     DeadLetters,
     Reading,
+    CleaningUp,
+    Searching,
 ):
     """A `TaskStore` in DynamoDB, safe between threads and processes.
 

@@ -14,6 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from rdq_core.engine.ports import Jitter, Sleeper
 from rdq_core.errors import StoreFailed, Unavailable
+from rdq_core.stores.dynamodb.endpoint import endpoint_of, nobody_listens
 from rdq_core.stores.dynamodb.expressions import expressed
 from rdq_core.stores.dynamodb.faults import Fault, Kind, understand
 from rdq_core.stores.dynamodb.values import Item, Value
@@ -25,17 +26,19 @@ _FIRST_PAUSE: Final = 0.025
 _LONGEST_PAUSE: Final = 1.0
 BATCH: Final = 25
 """The most items or statements of one request."""
+_START_IT: Final = "start the engine (rdq local), or mend AWS_ENDPOINT_URL"
 
 _ACTIONS: Final = {
     "get_item": "GetItem",
     "query": "Query",
+    "scan": "Scan",
     "put_item": "PutItem",
     "update_item": "UpdateItem",
     "delete_item": "DeleteItem",
     "batch_write_item": "BatchWriteItem",
     "transact_write_items": "TransactWriteItems",
 }
-_READS: Final = frozenset({"get_item", "query"})
+_READS: Final = frozenset({"get_item", "query", "scan"})
 
 
 class ConditionFailed(Exception):
@@ -78,11 +81,18 @@ class Patience:
                 fault = understand(error)
                 if not fault.kind.is_worth_another_try:
                     raise Refused(fault, error) from None
+                place = f" at {found}" if (found := endpoint_of(error)) else ""
+                if nobody_listens(error):
+                    raise StoreFailed(
+                        f"{what} failed: nobody listens{place}",
+                        may_have_happened=may_have_happened and writes,
+                        hint=_START_IT,
+                    ) from None
             may_have_happened = may_have_happened or fault.kind.may_have_happened
             if tried + 1 < MAX_TRIES:
                 self.pause(tried, longer=fault.kind is Kind.THROTTLED)
         raise StoreFailed(
-            f"{what} failed {MAX_TRIES} times: {fault.code}", may_have_happened=may_have_happened and writes
+            f"{what} failed {MAX_TRIES} times: {fault.code}{place}", may_have_happened=may_have_happened and writes
         )
 
     def pause(self, tried: int, *, longer: bool) -> None:
@@ -114,6 +124,10 @@ class Sender:
         """One page of a query."""
         return self._send("query", expressed(request, values))
 
+    def scan(self, request: dict[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
+        """One page of a scan."""
+        return self._send("scan", expressed(request, values))
+
     def query_all(self, request: dict[str, Any], values: Mapping[str, Value]) -> Iterator[Item]:
         """What is on all the pages of a query, read as it is asked for."""
         while True:
@@ -134,6 +148,10 @@ class Sender:
         answer = self._send("update_item", {**request, "ReturnValues": "ALL_NEW"})
         item: Item = answer.get("Attributes", {})
         return item
+
+    def change(self, request: dict[str, Any]) -> None:
+        """Update an item as `update_of` says it. Nobody needs to know the rest of it, so it needn't travel."""
+        self._send("update_item", request)
 
     def transact(self, items: Sequence[dict[str, Any]], *, nonce: str) -> None:
         """Write all of it or nothing. DynamoDB remembers `nonce` for ten minutes; after that the row's marks decide."""

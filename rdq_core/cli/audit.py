@@ -1,0 +1,84 @@
+"""`rdq audit`: who did what, when and why."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final
+
+import typer
+
+from rdq_core.cli.arguments import past
+from rdq_core.cli.command import command
+from rdq_core.cli.connection import parts
+from rdq_core.cli.screen import Screen, ago
+from rdq_core.domain.times import parse_time
+from rdq_core.engine.ports import Clock
+from rdq_core.ops.audit import AuditDesk
+
+_LONGEST_NAME: Final = 16
+
+app: Final = typer.Typer(help="The audit log.", no_args_is_help=True)
+
+
+@command(app, "list")
+def list_records(
+    screen: Screen,
+    *,
+    queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="The queue's name; without it, all.")] = None,
+    principal: Annotated[str | None, typer.Option("--principal", help="A part of the principal's name.")] = None,
+    since: Annotated[str | None, typer.Option("--since", help="Since then: 3h, or an RFC 3339 time.")] = "30d",
+    page_size: Annotated[int, typer.Option(help="How many at most, 1 to 500.")] = 50,
+    cursor: Annotated[str | None, typer.Option(help="Where the page before ended.")] = None,
+) -> None:
+    """List what was done to queues, the newest first. An intent without an end was interrupted."""
+    found = parts()
+    desk = AuditDesk(found.audit, found.queues, clock=found.clock)
+    start = past(since, "since", now=found.clock.now())
+    records = desk.list(queue, principal=principal, since=start, page_size=page_size, cursor=cursor)
+    screen.show(records, lambda: _tell(screen, queue, records, found.clock))
+
+
+def _tell(screen: Screen, queue: str | None, records: Mapping[str, Any], clock: Clock) -> None:
+    if not records["items"]:
+        screen.line("nothing is on record")
+        return
+    now = clock.now()
+    screen.table(
+        ["ago", "what", "", "queue", "who", "why"],
+        [
+            (
+                ago(parse_time(last["at"], "at"), now),
+                last["operation"].removeprefix("queue."),
+                last["phase"],
+                last["queue"],
+                _who(last),
+                last["reason"] or _what(first["detail"]),
+            )
+            for first, last in _operations(records["items"])
+        ],
+        stretch=5,
+    )
+    more = records["next_cursor"]
+    where = f" {queue}" if queue else ""
+    screen.next(f"rdq audit list{where} --cursor {more}" if more else f"rdq audit list{where} -o json")
+
+
+def _operations(items: Iterable[Mapping[str, Any]]) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """The first and the last record of each operation, of what is on the page."""
+    found: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
+    for item in items:  # the newest come first
+        _, last = found.get(item["operation_id"], (item, item))
+        found[item["operation_id"]] = (item, last)
+    return found.values()
+
+
+def _who(record: Mapping[str, Any]) -> str:
+    """The end of the name, which tells people apart, and a mark where nobody vouches for it."""
+    name = record["principal"].rpartition("/")[2]
+    short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    return f"{short}{'' if record['verified'] else '?'}"
+
+
+def _what(detail: Mapping[str, Any]) -> str | None:
+    """The changes of an operation for which nobody gave a reason."""
+    pairs = detail.get("changes", {}).items()
+    return ", ".join(f"{key} {json.dumps(new)}" for key, (_, new) in pairs) or None

@@ -1,0 +1,227 @@
+"""What deploys and operators change about queues: apply a file, set an override, pause, resume, delete.
+
+The invariant: a file is checked whole before the first of its queues is written, queues that it does not name stay as
+they are, and each write is on the audit log before it is made.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from rdq_core.config.document import Document, assign
+from rdq_core.config.merge import changes
+from rdq_core.config.stored import Override, StoredQueue, overridden
+from rdq_core.domain import limits
+from rdq_core.engine.audit import MAX_REASON_BYTES, Auditor
+from rdq_core.engine.ports import Clock, QueueStore, Sleeper, TaskStore
+from rdq_core.engine.removal import REFUSES_FOR, Removals
+from rdq_core.errors import ConfigConflict, InputInvalid, RdqError
+from rdq_core.ops.queues import Change, Difference, checked, difference, existing, override_view, time_view
+
+FOR_EVER: Final = timedelta.max
+"""As `lasts` of a set: until somebody undoes it."""
+
+_MOST_NOTED: Final = 50
+_LONGEST_NOTED: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What became of one queue of a file. `revision` is the declared layer's now; `error` is a conflict's."""
+
+    queue: str
+    result: Change
+    revision: int
+    is_override_suspended: bool = False
+    error: RdqError | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON shape of one line of the answer."""
+        shape = {"queue": self.queue, "result": str(self.result), "revision": self.revision}
+        if self.is_override_suspended:
+            shape["override_suspended"] = True
+        return shape if self.error is None else shape | {"error": self.error.as_dict()}
+
+
+class QueueEditor:
+    """Changes of queues, by the principal of the `auditor`."""
+
+    def __init__(
+        self,
+        queues: QueueStore,
+        store: TaskStore,
+        auditor: Auditor,
+        removals: Removals,
+        *,
+        clock: Clock,
+        sleeper: Sleeper,
+    ) -> None:
+        self._queues = queues
+        self._store = store
+        self._auditor = auditor
+        self._removals = removals
+        self._clock = clock
+        self._sleeper = sleeper
+
+    # -- declared ---------------------------------------------------------------------------------------------------
+
+    def apply(self, document: Document) -> tuple[Applied, ...]:
+        """Declare what a file says, queue by queue, in its order. Applying it again changes nothing.
+
+        A queue that can't be read raises CorruptItem before anything is written. One that somebody else is writing is
+        reported as a conflict, and the others are applied all the same.
+        """
+        before = {queue: self._queues.stored(queue) for queue in checked(document).queues}
+        differences = [difference(stored, queue, document) for queue, stored in before.items()]
+        return tuple(self._declare(each, before[each.queue], document) for each in differences)
+
+    def _declare(self, wanted: Difference, before: StoredQueue | None, document: Document) -> Applied:
+        queue, seen = wanted.queue, 0 if before is None else before.revision
+        if wanted.result is Change.UNCHANGED:
+            return Applied(
+                queue=queue, result=wanted.result, revision=seen, is_override_suspended=wanted.is_override_suspended
+            )
+        declared, defaults = document.queues[queue], document.defaults
+        noted = {"result": str(wanted.result), **_noted(wanted.changes)}
+        try:
+            with self._auditor.recorded("queue.apply", queue, detail=noted) as result:
+                after = self._queues.put_declared(queue, declared, defaults, expected_revision=seen)
+                suspended = after.is_override_suspended()
+                result |= {"revision": after.revision, "override_suspended": suspended}
+        except ConfigConflict as conflict:
+            present = self._queues.stored(queue)
+            revision = 0 if present is None else present.revision
+            return Applied(queue=queue, result=Change.CONFLICT, revision=revision, error=conflict)
+        return Applied(queue=queue, result=wanted.result, revision=after.revision, is_override_suspended=suspended)
+
+    # -- override ---------------------------------------------------------------------------------------------------
+
+    def set(
+        self, queue: str, assignments: Sequence[str], *, reason: str, lasts: timedelta | None = None
+    ) -> dict[str, Any]:
+        """Put KEY=VALUE on top of what is declared, an empty value taking a key out again. Other keys stay.
+
+        A queue has one override, with the reason that was given last. It ends after `lasts`; without one it ends when
+        it would have ended. Raises QueueNotFound, ConfigInvalid, and ConfigConflict when somebody sets it as well.
+        """
+        _check_reason(reason)
+        if not assignments:
+            raise InputInvalid("set", "nothing to set; give KEY=VALUE, such as retry.max_attempts=8")
+        before, now = existing(self._queues, queue), self._clock.now()
+        present = None if before.override is None or before.override.is_over(now) else before.override
+        layer = assign(present.layer if present else {}, assignments)
+        ends_at = _ends_at(now, lasts, present)
+        return self._override(
+            before, Override(layer=layer, reason=reason, expires_at=ends_at) if layer else None, reason
+        )
+
+    def clear(self, queue: str, *, reason: str | None = None) -> dict[str, Any]:
+        """Take away all that people have set. Raises QueueNotFound, and ConfigConflict as `set` does."""
+        return self._override(existing(self._queues, queue), None, reason)
+
+    def _override(self, before: StoredQueue, override: Override | None, reason: str | None) -> dict[str, Any]:
+        seen, now = before.override_revision, self._clock.now()
+        after = overridden(before, override, expected_revision=seen)
+        old, new = before.settings(now).to_plain(), after.settings(now).to_plain()
+        changed = changes(old, new)
+        if after is not before:
+            noted = {"until": time_view(override.expires_at if override else None), **_noted(changed)}
+            operation = "queue.clear" if override is None else "queue.set"
+            with self._auditor.recorded(operation, before.queue, reason=reason, detail=noted) as result:
+                after = self._queues.put_override(before.queue, override, expected_revision=seen)
+                result["override_revision"] = after.override_revision
+        return {
+            "queue": before.queue,
+            "changed": after is not before,
+            "override": override_view(after, now),
+            "changes": [{"key": key, "before": was, "after": is_} for key, (was, is_) in changed.items()],
+        }
+
+    # -- pause ------------------------------------------------------------------------------------------------------
+
+    def pause(self, queue: str, *, reason: str | None = None) -> dict[str, Any]:
+        """Stop claims and reclaims, not submits and cancels. Pausing a paused queue keeps the time. QueueNotFound."""
+        before = existing(self._queues, queue)
+        if before.paused_at is not None and reason in (None, before.pause_reason):
+            return _pause_view(before, changed=False)
+        with self._auditor.recorded("queue.pause", queue, reason=reason):
+            after = self._queues.pause(queue, paused=True, now=before.paused_at or self._clock.now(), reason=reason)
+        return _pause_view(after, changed=True)
+
+    def resume(self, queue: str) -> dict[str, Any]:
+        """Let claims go on. Raises QueueNotFound."""
+        before = existing(self._queues, queue)
+        if before.paused_at is None:
+            return _pause_view(before, changed=False)
+        with self._auditor.recorded("queue.resume", queue):
+            after = self._queues.pause(queue, paused=False, now=self._clock.now())
+        return _pause_view(after, changed=True)
+
+    # -- deletion ---------------------------------------------------------------------------------------------------
+
+    def delete(self, queue: str, *, reason: str | None = None) -> dict[str, Any]:
+        """Refuse submits from now on; asked again once nothing is left, and six minutes later at the earliest, delete.
+
+        Sweeps do the second step as well. A queue that is deleted already is answered as such. Raises QueueNotFound.
+        """
+        stored = self._queues.stored(queue)
+        if stored is None or not stored.is_leaving:
+            stored = existing(self._queues, queue)
+            with self._auditor.recorded("queue.delete", queue, reason=reason):
+                stored = self._queues.begin_delete(queue, now=self._clock.now())
+        elif not stored.is_deleted:
+            self._removals.finish(stored, self._sleeper)
+            stored = self._queues.stored(queue) or stored
+        return self._deletion_view(stored)
+
+    def _deletion_view(self, stored: StoredQueue) -> dict[str, Any]:
+        counts = None if stored.is_deleted else self._store.counts(stored.queue)
+        earliest = None if stored.deleting_at is None else stored.deleting_at + REFUSES_FOR
+        return {
+            "queue": stored.queue,
+            "state": "deleted" if stored.is_deleted else "deleting",
+            "deleting_at": time_view(stored.deleting_at),
+            "deleted_at": time_view(stored.deleted_at),
+            "deletable_at": None if stored.is_deleted else time_view(earliest),
+            "paused": stored.paused_at is not None,
+            "pending": counts.pending if counts else 0,
+            "in_flight": counts.in_flight if counts else 0,
+            "dead": counts.dead if counts else 0,
+        }
+
+
+def _check_reason(reason: str) -> None:
+    limits.check_text("reason", reason, most=MAX_REASON_BYTES)
+
+
+def _ends_at(now: datetime, lasts: timedelta | None, present: Override | None) -> datetime | None:
+    if lasts is None:
+        return present.expires_at if present else None
+    if lasts == FOR_EVER:
+        return None
+    if not timedelta(seconds=1) <= lasts <= limits.RETENTION_RANGE[1]:
+        raise InputInvalid("for", "must be from 1s to 365d, or never")
+    return now + lasts
+
+
+def _pause_view(stored: StoredQueue, *, changed: bool) -> dict[str, Any]:
+    return {
+        "queue": stored.queue,
+        "paused": stored.paused_at is not None,
+        "paused_at": time_view(stored.paused_at),
+        "pause_reason": stored.pause_reason,
+        "changed": changed,
+    }
+
+
+def _noted(changed: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
+    """What an audit record says of changes: by key the old and the new value; of many the first, long values cut."""
+    first = list(changed.items())[:_MOST_NOTED]
+    noted: dict[str, Any] = {"changes": {key: [_short(old), _short(new)] for key, (old, new) in first}}
+    return noted if len(first) == len(changed) else noted | {"more_changes": len(changed) - len(first)}
+
+
+def _short(value: Any) -> Any:
+    return value if len(json.dumps(value)) <= _LONGEST_NOTED else "…"
