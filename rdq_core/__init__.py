@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from rdq_core.domain.task import Status as Status
     from rdq_core.domain.task import Task as Task
     from rdq_core.engine.context import TaskContext as TaskContext
+    from rdq_core.engine.prepared import Explanation as Explanation
+    from rdq_core.engine.prepared import Prepared as Prepared
+    from rdq_core.engine.prepared import Why as Why
     from rdq_core.engine.submit import Receipt as Receipt
     from rdq_core.handlers.new_task import NewTask as NewTask
     from rdq_core.handlers.policy import Retry as Retry
@@ -30,9 +33,11 @@ _HOME: Final = {
     "Abort": "rdq_core.domain.outcome",
     "Deferred": "rdq_core.domain.guarded",
     "Done": "rdq_core.domain.guarded",
+    "Explanation": "rdq_core.engine.prepared",
     "NewTask": "rdq_core.handlers.new_task",
     "Outbox": "rdq_core.client.outbox",
     "Outcome": "rdq_core.domain.attempt",
+    "Prepared": "rdq_core.engine.prepared",
     "Rdq": "rdq_core.client.rdq",
     "Receipt": "rdq_core.engine.submit",
     "Registry": "rdq_core.handlers.registry",
@@ -44,6 +49,7 @@ _HOME: Final = {
     "TaskContext": "rdq_core.engine.context",
     "TaskDefinition": "rdq_core.handlers.typed",
     "TaskResult": "rdq_core.handlers.results",
+    "Why": "rdq_core.engine.prepared",
     "task": "rdq_core.handlers.typed",
 }
 
@@ -51,9 +57,11 @@ __all__ = [
     "Abort",
     "Deferred",
     "Done",
+    "Explanation",
     "NewTask",
     "Outbox",
     "Outcome",
+    "Prepared",
     "Rdq",
     "Receipt",
     "Registry",
@@ -65,6 +73,7 @@ __all__ = [
     "TaskContext",
     "TaskDefinition",
     "TaskResult",
+    "Why",
     "task",
 ]
 

@@ -44,6 +44,14 @@ KILLED_BY: Final[dict[str, str]] = {
     "BODY_IS_THERE": _DYNAMODB + "test_bodies.py::test_the_renewal_of_a_missing_body_makes_none",
     "BODY_ENDS_SOONER": _DYNAMODB
     + "test_bodies.py::test_a_renewal_that_crashes_before_its_write_leaves_a_longer_life_and_no_shorter_one",
+    "BODY_IS_AS_SEEN": _DYNAMODB + "test_renewing.py::test_a_body_that_stays_for_good_meanwhile_is_given_no_end",
+    "IS_OF_SEEN_LIFE": _DYNAMODB + "test_remains.py::test_an_entry_that_another_life_has_put_meanwhile_stays",
+    "HAS_AN_END": _DYNAMODB + "test_references.py::test_keeping_a_missing_reference_makes_none",
+    "IS_THIS_LIFE": _DYNAMODB + "test_references.py::test_a_new_task_under_the_id_of_one_that_is_being_forgotten_stays",
+    "IS_NOT_DEAD": _DYNAMODB + "test_references.py::test_a_task_that_dies_while_it_is_forgotten_leaves_no_entry",
+    "IS_FORGOTTEN_NO_LATER": _DYNAMODB + "test_references.py::test_the_tombstone_of_a_later_forget_stands",
+    "IS_NOT_FORGOTTEN_SINCE": _DYNAMODB
+    + "test_preparing.py::test_what_was_forgotten_since_it_was_prepared_is_not_committed",
     "IS_UNCONFIGURED": _QUEUES + "test_of_writers_who_read_the_same_revision_one_wins",
     "IS_CONFIGURED": _QUEUES + "test_a_queue_that_is_not_there_is_not_made_by_pausing_or_overriding_it",
     "IS_DECLARED_AS_READ": _DYNAMODB + "test_control.py::test_a_deploy_in_between_is_a_conflict_and_stays",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rdq_core.cli import audit, dlq, init, local, queue, queue_edits, queue_files, submit, task, worker
+from rdq_core.cli import audit, dlq, gc, init, local, queue, queue_edits, queue_files, submit, task, worker
 from rdq_core.cli.command import Debug, PipeClosed
 from rdq_core.cli.demo import demo
 from rdq_core.cli.failures import (
@@ -39,6 +39,7 @@ Examples:
   rdq task get -q billing --key order-17
   rdq dlq groups billing          what died, one line a bug
   rdq dlq redrive billing --group v1:3f2a90c1d0ab --dry-run
+  rdq gc --dry-run                what tasks that are gone have left behind
 """
 
 app: Final = typer.Typer(
@@ -68,7 +69,7 @@ def _root(*, version: Version = False, debug: Debug = False) -> None:
     """Durable retries with a dead-letter queue, on DynamoDB and Lambda."""
 
 
-for _module in (demo, local, init, submit, worker):
+for _module in (demo, local, init, submit, worker, gc):
     _module.register(app)
 for _module in (queue_files, queue_edits):
     _module.register(queue.app)

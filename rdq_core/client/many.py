@@ -1,57 +1,45 @@
-"""Many submits, a few at a time, each with its own answer."""
+"""Many submits in a few requests, each with its own answer."""
 
-import threading
-from collections import deque
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
 
-from rdq_core.engine.submit import Receipt
+from rdq_core.domain.lifecycle import not_tried
+from rdq_core.engine.ports import Submission
+from rdq_core.engine.submit import Draft, Receipt, Submitter
 from rdq_core.errors import RdqError, StoreFailed, Unavailable
-
-_AT_ONCE: Final = 8
-_AHEAD: Final = 4 * _AT_ONCE
+from rdq_core.handlers.new_task import NewTask, new_task_of
 
 
-def submit_each(
-    items: Iterable[object], submit: Callable[[object], Receipt], on_progress: Callable[[int], object] | None
+def submit_all(
+    items: Iterable[object],
+    draft_of: Callable[[NewTask], Draft],
+    submitter: Submitter,
+    on_progress: Callable[[int], object] | None,
 ) -> list[Receipt | RdqError]:
     """An answer for each item, in their order: its receipt, or the error that it met.
 
     Once storage has failed, items that weren't under way are not tried any more, and say so.
     """
+    items = iter(items)
     answers: list[Receipt | RdqError] = []
-    waiting: deque[Future[Receipt | RdqError]] = deque()
-    attempt = _Attempt(submit)
-
-    def settle(most: int) -> None:
-        while len(waiting) > most:
-            answers.append(waiting.popleft().result())
+    for run in submitter.submit_many(_drafts(items, draft_of)):
+        for answer in run:
+            answers.append(_receipt(answer))
             if on_progress is not None:
                 on_progress(len(answers))
-
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rdq-submit") as pool:
-        for item in items:
-            waiting.append(pool.submit(attempt, item))
-            settle(_AHEAD)
-        settle(0)
+        if any(isinstance(answer, StoreFailed | Unavailable) for answer in run):
+            return [*answers, *(not_tried(None) for _ in items)]
     return answers
 
 
-class _Attempt:
-    """One submit whose error is an answer."""
-
-    def __init__(self, submit: Callable[[object], Receipt]) -> None:
-        self._submit = submit
-        self._storage_failed = threading.Event()
-
-    def __call__(self, item: object) -> Receipt | RdqError:
-        if self._storage_failed.is_set():
-            return StoreFailed("not tried, because storage had failed for an earlier task", may_have_happened=False)
+def _drafts(items: Iterator[object], draft_of: Callable[[NewTask], Draft]) -> Iterator[Draft | RdqError]:
+    for item in items:
         try:
-            return self._submit(item)
-        except (StoreFailed, Unavailable) as failed:
-            self._storage_failed.set()
-            return failed
+            yield draft_of(new_task_of(item))
         except RdqError as refused:
-            return refused
+            yield refused
+
+
+def _receipt(answer: Submission | RdqError) -> Receipt | RdqError:
+    if isinstance(answer, RdqError):
+        return answer
+    return Receipt(answer.task.id, answer.task.queue, answer.created)

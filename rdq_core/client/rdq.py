@@ -5,13 +5,15 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from rdq_core.config.settings import ClassificationRules
-from rdq_core.domain import ids
+from rdq_core.domain import ids, limits
 from rdq_core.domain.attempt import Attempt, Outcome
+from rdq_core.domain.references import Reference, ReferenceKind
 from rdq_core.domain.task import Task
 from rdq_core.engine.ports import Submission
-from rdq_core.engine.submit import Receipt
+from rdq_core.engine.prepared import Prepared
+from rdq_core.engine.submit import Draft, Receipt
 from rdq_core.errors import InputInvalid, NotRegistered, RdqError, TaskNotFound
-from rdq_core.handlers.new_task import NewTask, draft_of, new_task_of
+from rdq_core.handlers.new_task import NewTask, draft_of
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.tracing import current_traceparent
 from rdq_core.runtime.wiring import Parts, connect
@@ -103,15 +105,60 @@ class Rdq:
         *,
         on_progress: Callable[[int], object] | None = None,
     ) -> list[Receipt | RdqError]:
-        """Submit tasks, each a `NewTask` or a mapping of the same names, several at a time.
+        """Submit tasks, each a `NewTask` or a mapping of the same names, 25 a request and several requests at a time.
 
         The answers come in the tasks' order: a receipt for what is stored, the error for what is not. None is raised,
-        and a refused task keeps no other one out; once storage has failed, what wasn't under way is not tried.
-        `on_progress` is called with the number of tasks that are done.
+        and a refused task keeps no other one out; once storage has failed, what wasn't under way is not tried. Tasks
+        with an `id` or `key` are safe to submit again. `on_progress` is called with the number of tasks that are done.
         """
-        from rdq_core.client.many import submit_each
+        from rdq_core.client.many import submit_all
 
-        return submit_each(tasks, lambda item: self.send(new_task_of(item)), on_progress)
+        return submit_all(tasks, self._draft, self._submitter, on_progress)
+
+    def prepare(
+        self,
+        queue: str,
+        handler_ref: str,
+        payload: object,
+        *,
+        id: str | None = None,  # noqa: A002 - the field's own name
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        content_type: str | None = None,
+        handler_version: str | None = None,
+        run_at: datetime | None = None,
+        delay: str | timedelta | None = None,
+        concurrency_key: str | None = None,
+        target: str | None = None,
+        requested_by: str | None = None,
+    ) -> Prepared:
+        """A submit that becomes part of the application's own DynamoDB transaction: both are committed, or neither.
+
+            prepared = rdq.prepare("payments.charge", "charge-payment", order, key=order["id"])
+            client.transact_write_items(TransactItems=[put_order, *prepared.items])
+
+        `prepared.plain_items` are for `resource.meta.client`. The items are good for five minutes. A payload that
+        doesn't fit into the task's row is stored now, and goes by itself if nothing is committed. Should the
+        transaction fail, `prepared.explain(error)` says whose condition it was, or that only the answer was lost.
+
+        Arguments and refusals are those of `submit`; Unavailable where tasks aren't stored in DynamoDB.
+        """
+        task = NewTask(
+            queue,
+            handler_ref,
+            payload,
+            id=id,
+            key=key,
+            headers=headers,
+            content_type=content_type,
+            handler_version=handler_version,
+            run_at=run_at,
+            delay=delay,
+            concurrency_key=concurrency_key,
+            target=target,
+            requested_by=requested_by,
+        )
+        return self._submitter.prepare(self._draft(task))
 
     def send(self, task: NewTask, *, of: "TaskDefinition[Any, Any] | None" = None) -> Receipt:
         """`submit` for a call that is a value already. `of` is the definition that it was made by, if any."""
@@ -127,9 +174,10 @@ class Rdq:
 
         The answer has the task as it is stored, however far it has got.
         """
-        return self._submitter.submit(
-            draft_of(task, now=self._parts.clock.now(), traceparent=current_traceparent(), attempts=attempts)
-        )
+        return self._submitter.submit(self._draft(task, attempts))
+
+    def _draft(self, task: NewTask, attempts: tuple[Attempt, ...] = ()) -> Draft:
+        return draft_of(task, now=self._parts.clock.now(), traceparent=current_traceparent(), attempts=attempts)
 
     def guard(
         self,
@@ -192,6 +240,20 @@ class Rdq:
         Raises TaskNotFound, and TaskConflict naming the state of a task that has ended already.
         """
         return self._parts.canceller().cancel(ids.check_id(task_id), op_id=self._parts.ids.nonce())
+
+    def forget(self, *, target: str | None = None, requested_by: str | None = None) -> int:
+        """Remove every task with this target, or of this requester, in any status, with payload, history and result.
+
+        The answer is how many there were. A handler that is running finds its lease lost. A submit that is under way
+        is refused (TaskConflict) or removed by the next claim; what is submitted later stays. So that clocks may differ
+        a little, later means two seconds. After StoreFailed repeat it: it goes on where it had stopped.
+        """
+        given = [(ReferenceKind.TARGET, target), (ReferenceKind.REQUESTED_BY, requested_by)]
+        match [(kind, value) for kind, value in given if value is not None]:
+            case [(kind, value)]:
+                reference = Reference(kind, limits.check_text(kind, value))
+                return self._parts.store.forget(reference, now=self._parts.clock.now())
+        raise InputInvalid("target", "give a target or a requested_by")
 
     def on_error(self, listener: Callable[[BaseException], object]) -> None:
         """Call `listener` with every error that has no task to be stored on, such as a failing reconciler's.

@@ -27,7 +27,7 @@ from rdq_core.domain.attempt import Attempt
 from rdq_core.domain.lease import Grant
 from rdq_core.domain.task import Failure, Status, Task
 from rdq_core.domain.times import to_millis
-from rdq_core.errors import LeaseLost, TaskConflict
+from rdq_core.errors import LeaseLost, StoreFailed, TaskConflict
 
 
 class Verb(StrEnum):
@@ -235,6 +235,13 @@ def edited(task: Task, edit: Edit) -> Task:
 def conflict(task_id: str, status: Status, verb: Verb) -> TaskConflict:
     """The refusal of a verb, naming the state that the task already has."""
     return TaskConflict(f"task {task_id} is {status}, so it cannot undergo {verb}", task_id=task_id)
+
+
+def not_tried(task_id: str | None) -> StoreFailed:
+    """The answer for one of many tasks whose turn had not come when storage failed."""
+    return StoreFailed(
+        "not tried, because storage had failed for an earlier task", may_have_happened=False, task_id=task_id
+    )
 
 
 def lost(task_id: str, verb: Verb) -> LeaseLost:

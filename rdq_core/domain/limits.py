@@ -32,6 +32,8 @@ TIMEOUT_RANGE: Final = (timedelta(milliseconds=1), timedelta(hours=24))
 LEASE_RANGE: Final = (timedelta(seconds=1), timedelta(hours=24))
 RETENTION_RANGE: Final = (timedelta(hours=1), timedelta(days=365))
 MAX_RUN_AHEAD: Final = timedelta(days=365)
+LONG_OVERDUE: Final = timedelta(days=20)
+"""From then on a task's body is renewed: before it is claimed, and by sweepers while nobody claims it."""
 MAX_RETRY_AFTER: Final = timedelta(days=30)
 CLAIM_BATCH_RANGE: Final = (1, 500)
 PAGE_RANGE: Final = (1, 500)

@@ -6,6 +6,7 @@ not fit the state, and `StoreFailed` when storage did not answer.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,8 +20,10 @@ from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.lease import Claim, Grant
 from rdq_core.domain.lifecycle import Edit, Result
 from rdq_core.domain.outcome import OutcomeMapper
+from rdq_core.domain.references import Reference
 from rdq_core.domain.task import Failure, Status, Task
 from rdq_core.engine.events import Event
+from rdq_core.errors import RdqError
 
 if TYPE_CHECKING:
     from rdq_core.engine.context import TaskContext
@@ -128,7 +131,45 @@ class KeyBusy(Enum):
 KEY_BUSY = KeyBusy.KEY_BUSY
 
 
-class TaskStore(Protocol):
+class Kind(StrEnum):
+    """What a task that is gone can leave behind."""
+
+    ATTEMPT = "attempts"
+    ENTRY = "entries"
+    BODY = "bodies"
+    RESULT = "results"
+    OBJECT = "objects"
+
+
+@dataclass(frozen=True, slots=True)
+class Leavings:
+    """One page of what was looked at, in numbers: `found` are nobody's, `removed` those of them that were deleted.
+
+    `next` is the store's own handle, None after the last page.
+    """
+
+    examined: Counter[Kind]
+    found: Counter[Kind]
+    removed: Counter[Kind]
+    next: Any = None
+
+
+class Remains(Protocol):
+    """What tasks that are gone have left behind. Nothing of a live task is ever touched."""
+
+    def clean_up(self, record: Mapping[str, Any]) -> None:
+        """Delete what the state row that a stream record tells of leaves behind. Others change nothing.
+
+        Records may come late, twice and in any order.
+        """
+        ...
+
+    def leavings(self, *, after: Any = None, dry_run: bool) -> Leavings:
+        """Look through one page of all that is stored, and delete what is proved to be nobody's."""
+        ...
+
+
+class TaskStore(Remains, Protocol):
     """Where tasks live. Each verb is atomic: it happens whole, with its history, or not at all."""
 
     # -- submitting ---------------------------------------------------------------------------------------------
@@ -139,6 +180,14 @@ class TaskStore(Protocol):
         An id that exists in the same queue gives the stored task back, untouched, however far it has got; one whose
         retention is over counts as absent. In another queue: TaskConflict. Bodies too large for this store:
         InputInvalid, before anything is written. `shards` is the queue's `index_shards`.
+        """
+        ...
+
+    def submit_many(self, tasks: Sequence[Task], *, shards_of: Callable[[str], int]) -> list[Submission | RdqError]:
+        """`submit` for many, several at a time: what each would have answered or raised, in their order.
+
+        No task keeps another out, and all of it is safe to repeat. Once storage has failed, tasks whose turn had not
+        come are not tried, and say so. `shards_of` gives a queue's `index_shards`.
         """
         ...
 
@@ -159,6 +208,13 @@ class TaskStore(Protocol):
         """Lease a waiting task that has a concurrency key, together with the key's slot.
 
         A key is held exactly as long as a task of it is in flight, lapsed or not: KEY_BUSY then. Else as `claim`.
+        """
+        ...
+
+    def renew(self, candidate: Candidate, *, now: datetime) -> None:
+        """Let what a long overdue task carries outside of its row live on, although nobody claims it.
+
+        The task itself stays as it is. Raises CorruptItem when its row can't be read.
         """
         ...
 
@@ -240,6 +296,14 @@ class TaskStore(Protocol):
 
     def purge(self, entry: DeadEntry, *, now: datetime, op_id: str) -> None:
         """Remove a dead task with all it has. TaskConflict when it is not dead since `dead_at`."""
+        ...
+
+    def forget(self, reference: Reference, *, now: datetime) -> int:
+        """Remove every task of a target or requester that was submitted by now, in any status, with all it has.
+
+        The answer is how many there were. A submit that is under way meanwhile is refused with TaskConflict or found by
+        the next claim, and what is submitted later stays. Safe to repeat after StoreFailed, at whatever point that was.
+        """
         ...
 
     # -- reading ----------------------------------------------------------------------------------------------------

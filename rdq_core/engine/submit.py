@@ -1,9 +1,10 @@
 """Submitting: a call becomes a stored task, or is refused before anything is written."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from rdq_core.config.settings import QueueSettings
 from rdq_core.config.stored import leaving_queue
@@ -12,7 +13,11 @@ from rdq_core.domain.attempt import Attempt
 from rdq_core.domain.task import DEFAULT_CONTENT_TYPE, Task
 from rdq_core.engine.events import EventName, event_of
 from rdq_core.engine.ports import Clock, EventSink, IdSource, QueueSource, Submission, TaskStore
-from rdq_core.errors import InputInvalid, QueueNotFound
+from rdq_core.engine.prepared import Prepared, TransactionalStore
+from rdq_core.errors import InputInvalid, QueueNotFound, RdqError, Unavailable
+
+MOST_IN_A_RUN: Final = 200
+_MOST_BYTES_IN_A_RUN: Final = 8 * limits.MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +76,48 @@ class Submitter:
         """
         task, settings = self.check(draft)
         submission = self._store.submit(task, shards=settings.index_shards)
-        if submission.created:
-            self._events.emit(event_of(EventName.SUBMITTED, submission.task))
+        self._tell(submission)
         return submission
+
+    def submit_many(self, drafts: Iterable[Draft | RdqError]) -> Iterator[list[Submission | RdqError]]:
+        """What `submit` would answer or raise for each draft, in their order, a run of them at a time.
+
+        Drafts are taken a run ahead, and a run is stored before its answers come. An error given in a draft's place is
+        its answer. Storage that failed is an answer too: whether to go on is for the caller to say.
+        """
+        drafts = iter(drafts)
+        while run := list(_run_of(drafts)):
+            yield self._submit_run(run)
+
+    def _submit_run(self, run: Sequence[Draft | RdqError]) -> list[Submission | RdqError]:
+        shards: dict[str, int] = {}
+        checked = [self._checked_or_refused(draft, shards) for draft in run]
+        tasks = [each for each in checked if isinstance(each, Task)]
+        stored = iter(self._store.submit_many(tasks, shards_of=shards.__getitem__))
+        answers = [next(stored) if isinstance(each, Task) else each for each in checked]
+        for answer in answers:
+            self._tell(answer)
+        return answers
+
+    def _checked_or_refused(self, draft: Draft | RdqError, shards: dict[str, int]) -> Task | RdqError:
+        if isinstance(draft, RdqError):
+            return draft
+        try:
+            task, settings = self.check(draft)
+        except RdqError as refused:
+            return refused
+        shards[task.queue] = settings.index_shards
+        return task
+
+    def prepare(self, draft: Draft) -> Prepared:
+        """A submit for the caller's own transaction. Raises as `submit` does, and Unavailable where storage has none.
+
+        The event of it is not told: whether the transaction is committed, only the caller finds out.
+        """
+        task, settings = self.check(draft)
+        if not isinstance(self._store, TransactionalStore):
+            raise Unavailable("this store can't take part in a transaction", hint="prepare needs DynamoDB")
+        return self._store.prepare(task, shards=settings.index_shards)
 
     def check(self, draft: Draft) -> tuple[Task, QueueSettings]:
         """The task that a draft would store and its queue's settings; nothing is written."""
@@ -102,6 +146,10 @@ class Submitter:
             )
         ), settings
 
+    def _tell(self, answer: Submission | RdqError) -> None:
+        if isinstance(answer, Submission) and answer.created:
+            self._events.emit(event_of(EventName.SUBMITTED, answer.task))
+
     def _id_of(self, draft: Draft) -> str:
         if draft.id is not None and draft.key is not None:
             raise InputInvalid("key", "excludes id: give one of them")
@@ -119,6 +167,16 @@ class Submitter:
         if settings.deleting:
             raise leaving_queue(queue)
         return settings
+
+
+def _run_of(drafts: Iterator[Draft | RdqError]) -> Iterator[Draft | RdqError]:
+    """The next drafts, few and small enough to be held in memory together."""
+    size = 0
+    for draft in islice(drafts, MOST_IN_A_RUN):
+        yield draft
+        size += 0 if isinstance(draft, RdqError) else len(draft.payload)
+        if size >= _MOST_BYTES_IN_A_RUN:
+            return
 
 
 def _run_at(run_at: datetime | None, now: datetime) -> datetime:

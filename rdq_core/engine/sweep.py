@@ -30,6 +30,7 @@ from rdq_core.engine.ports import (
 )
 from rdq_core.engine.reconcile import Reconcilers
 from rdq_core.engine.removal import Removals
+from rdq_core.engine.renewals import Renewals
 from rdq_core.engine.report import SweepReport, Tally
 from rdq_core.engine.run import Runner
 from rdq_core.engine.slots import Slots
@@ -79,6 +80,7 @@ class SweepParts:
     limiter: RateLimiter
     reconcilers: Reconcilers
     removals: Removals
+    renewals: Renewals
     serves: Sequence[str]
     host: Host
     clock: Clock
@@ -133,8 +135,13 @@ class _Sweep:
             while not self._is_over():
                 self._changed.clear()
                 changes = self._changes
-                self._reconcile()
+                begins_cycle = self._begins_cycle()
+                if begins_cycle:
+                    self._parts.reconcilers.run()
+                    self._parts.removals.run()
                 wakes = [self._turn(queue, lane) for queue, lane in self._lanes.items()]
+                if begins_cycle:
+                    self._parts.renewals.step()
                 next_look = min((moment for moment in wakes if moment is not None), default=None)
                 # A run that began or ended since may have left work that this look didn't see.
                 if self._changes == changes and self._is_done(next_look):
@@ -143,13 +150,13 @@ class _Sweep:
             self._wait_for_runs()
         return self._tally.report()
 
-    def _reconcile(self) -> None:
-        """Before each cycle of claims, the first included; a run that ends begins no new cycle."""
+    def _begins_cycle(self) -> bool:
+        """Whether a cycle of claims begins, as the first one does; a run that ends begins no new one."""
         now = self._clock.now()
-        if now >= self._next_cycle:
-            self._next_cycle = now + _LONGEST_WAIT
-            self._parts.reconcilers.run()
-            self._parts.removals.run()
+        if now < self._next_cycle:
+            return False
+        self._next_cycle = now + _LONGEST_WAIT
+        return True
 
     # -- when to go on ------------------------------------------------------------------------------------------
 
@@ -218,6 +225,8 @@ class _Sweep:
         """Start what is due, as far as slots are free. When to come back: None is when a slot gets free."""
         settings = self._parts.in_force.of(queue)
         if settings is None or settings.paused or settings.host not in (self._parts.host, Host.ANY):
+            if settings is not None:
+                self._parts.renewals.look_after(queue, settings.shards_ever)
             self._upcoming.pop(queue, None)
             return self._clock.now() + _LONGEST_WAIT
         most = settings.dispatch.concurrency
@@ -235,6 +244,7 @@ class _Sweep:
         try:
             candidate = lane.next(settings, until=self._horizon, poll=self._poll(settings), slots=free)
             if candidate is not None:
+                self._parts.renewals.notice(candidate, settings.shards_ever)
                 self._start(candidate, settings)
                 started = True
         finally:

@@ -1,11 +1,10 @@
-"""Submitting many drafts: several at a time, answered in their order, the bad ones listed and not in the way.
+"""Submitting many drafts: a run of them at a time, answered in their order, the bad ones listed and not in the way.
 
 The invariant: what is reported as submitted is stored, and of a refused draft nothing is.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,8 +12,6 @@ from rdq_core.engine.ports import Submission
 from rdq_core.engine.submit import Draft, Submitter
 from rdq_core.errors import InputInvalid, QueueNotFound, RdqError, StoreFailed, TaskConflict, Unavailable
 
-_AT_ONCE: Final = 8
-_AHEAD: Final = 4 * _AT_ONCE
 _REFUSALS: Final = (InputInvalid, QueueNotFound, TaskConflict)
 
 
@@ -59,7 +56,7 @@ class BulkReport:
 
 
 class BulkSubmitter:
-    """Submits lines through a `Submitter`, from a few threads."""
+    """Submits lines through a `Submitter`."""
 
     def __init__(self, submitter: Submitter) -> None:
         self._submitter = submitter
@@ -80,37 +77,14 @@ class BulkSubmitter:
         return self._submit_all(lines, on_progress or _nobody)
 
     def _submit_all(self, lines: Iterable[Line], on_progress: Callable[[int], None]) -> BulkReport:
-        report = BulkReport()
-        for done, (line, answer) in enumerate(self._answers(lines, report), start=1):
-            if isinstance(answer, Submission):
-                report.submitted.append(Submitted(answer.task.id, answer.created, line.number))
-            else:
-                report.rejected.append(rejection(line.number, answer))
-                if not isinstance(answer, _REFUSALS):
-                    report.stopped_by = report.stopped_by or answer
-            on_progress(done)
+        report, numbers = BulkReport(), deque[int | None]()
+        for run in self._submitter.submit_many(_remembered(lines, numbers)):
+            for answer in run:
+                _add(report, numbers.popleft(), answer)
+                on_progress(len(report.submitted) + len(report.rejected))
+            if report.stopped_by is not None:
+                break
         return report
-
-    def _answers(self, lines: Iterable[Line], report: BulkReport) -> Iterator[tuple[Line, Submission | RdqError]]:
-        """Each line with what became of it, in order, a bounded number of them under way."""
-        waiting: deque[tuple[Line, Future[Submission | RdqError]]] = deque()
-        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="rdq-submit") as pool:
-            for line in lines:
-                waiting.append((line, pool.submit(self._submit_one, line)))
-                if len(waiting) >= _AHEAD:
-                    first, future = waiting.popleft()
-                    yield first, future.result()
-                if report.stopped_by is not None:
-                    break
-            yield from ((line, future.result()) for line, future in waiting)
-
-    def _submit_one(self, line: Line) -> Submission | RdqError:
-        if isinstance(line.draft, RdqError):
-            return line.draft
-        try:
-            return self._submitter.submit(line.draft)
-        except (*_REFUSALS, StoreFailed, Unavailable) as error:
-            return error
 
     def _refusal(self, line: Line) -> Rejected | None:
         if isinstance(line.draft, RdqError):
@@ -120,6 +94,21 @@ class BulkSubmitter:
         except _REFUSALS as error:
             return rejection(line.number, error)
         return None
+
+
+def _remembered(lines: Iterable[Line], numbers: deque[int | None]) -> Iterator[Draft | RdqError]:
+    for line in lines:
+        numbers.append(line.number)
+        yield line.draft
+
+
+def _add(report: BulkReport, number: int | None, answer: Submission | RdqError) -> None:
+    if isinstance(answer, Submission):
+        report.submitted.append(Submitted(answer.task.id, answer.created, number))
+        return
+    report.rejected.append(rejection(number, answer))
+    if isinstance(answer, StoreFailed | Unavailable):
+        report.stopped_by = report.stopped_by or answer
 
 
 def rejection(line: int | None, error: RdqError) -> Rejected:

@@ -114,6 +114,7 @@ class Parts:
         from rdq_core.engine.claims import Claimer
         from rdq_core.engine.in_force import InForce
         from rdq_core.engine.reconcile import Reconcilers
+        from rdq_core.engine.renewals import Renewals
         from rdq_core.engine.resolve import Resolver
         from rdq_core.engine.run import Runner, RunParts
         from rdq_core.engine.sweep import Sweeper, SweepParts
@@ -140,6 +141,7 @@ class Parts:
                     [repair.by(rdq) for repair in handlers.repairs], sleeper=self.busy, on_error=self.on_error
                 ),
                 removals=self.removals(self.auditor(Principal(f"rdq on {worker}"))),
+                renewals=Renewals(self.store, clock=self.clock, jitter=self.jitter, on_error=self.on_error),
                 serves=tuple(serves),
                 host=host,
                 clock=self.clock,

@@ -5,8 +5,8 @@ Other stores are compared with it, step by step. It is also the engine's store i
 
 import threading
 from bisect import bisect_right, insort
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -17,6 +17,7 @@ from rdq_core.domain.dead import DeadEntry, entry_of
 from rdq_core.domain.ids import shard_of
 from rdq_core.domain.lease import Claim, Grant
 from rdq_core.domain.lifecycle import Edit, Result, Row, Verb
+from rdq_core.domain.references import Reference, forgotten, is_forgotten, references_of
 from rdq_core.domain.task import Failure, Status, Task
 from rdq_core.domain.times import EPOCH, to_millis
 from rdq_core.engine.ports import (
@@ -25,11 +26,12 @@ from rdq_core.engine.ports import (
     Clock,
     IdSource,
     KeyBusy,
+    Leavings,
     Page,
     QueueCounts,
     Submission,
 )
-from rdq_core.errors import LeaseLost, TaskConflict, TaskNotFound
+from rdq_core.errors import LeaseLost, RdqError, StoreFailed, TaskConflict, TaskNotFound, Unavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class MemoryStore:
         self._lock = threading.RLock()
         self._kept: dict[str, _Kept] = {}
         self._due: dict[tuple[str, int], list[tuple[int, str]]] = defaultdict(list)
+        self._forgotten: dict[Reference, datetime] = {}
 
     # -- submitting ---------------------------------------------------------------------------------------------
 
@@ -69,12 +72,28 @@ class MemoryStore:
             now = self._clock.now()
             present = self._present(task.id, now)
             if present is None:
+                if any(is_forgotten(now, self._forgotten.get(each)) for each in references_of(task)):
+                    raise forgotten(task.id)
                 row = lifecycle.submitted(task, life=self._ids.nonce(), now=now)
                 self._put(_Kept(row, _shard(row.task, shards)))
                 return Submission(row.task, created=True)
             if present.row.task.queue != task.queue:
                 raise TaskConflict(f"task {task.id} exists in queue {present.row.task.queue}", task_id=task.id)
             return Submission(present.row.task, created=False)
+
+    def submit_many(self, tasks: Sequence[Task], *, shards_of: Callable[[str], int]) -> list[Submission | RdqError]:
+        """See `TaskStore.submit_many`."""
+        answers: list[Submission | RdqError] = []
+        storage_failed = False
+        for task in tasks:
+            try:
+                answers.append(
+                    lifecycle.not_tried(task.id) if storage_failed else self.submit(task, shards=shards_of(task.queue))
+                )
+            except RdqError as refused:
+                answers.append(refused)
+                storage_failed = isinstance(refused, StoreFailed | Unavailable)
+        return answers
 
     # -- claiming -----------------------------------------------------------------------------------------------
 
@@ -103,6 +122,9 @@ class MemoryStore:
             lambda row: lifecycle.claimed(row, grant) if row.fencing_token == candidate.fencing_token else None,
             now=grant.now,
         )
+
+    def renew(self, candidate: Candidate, *, now: datetime) -> None:
+        """See `TaskStore.renew`. What a task carries is in its row."""
 
     def lapsed(self, candidate: Candidate, *, now: datetime) -> Claim | None:
         """See `TaskStore.lapsed`."""
@@ -216,6 +238,20 @@ class MemoryStore:
             self._unindex(kept)
             del self._kept[entry.task_id]
 
+    def forget(self, reference: Reference, *, now: datetime) -> int:
+        """See `TaskStore.forget`."""
+        with self._lock:
+            self._forgotten[reference] = max(now, self._forgotten.get(reference, now))
+            chosen = [
+                kept
+                for kept in self._kept.values()
+                if reference in references_of(kept.row.task) and is_forgotten(kept.row.task.created_at, now)
+            ]
+            for kept in chosen:
+                self._unindex(kept)
+                del self._kept[kept.row.task.id]
+            return sum(not kept.row.is_gone(now) for kept in chosen)
+
     # -- reading ------------------------------------------------------------------------------------------------
 
     def get(self, task_id: str) -> Task | None:
@@ -249,6 +285,15 @@ class MemoryStore:
                 oldest_due_at=min((task.next_attempt_at for task in waiting if task.next_attempt_at), default=None),
                 exact=True,
             )
+
+    # -- cleaning up --------------------------------------------------------------------------------------------
+
+    def clean_up(self, record: Mapping[str, Any]) -> None:
+        """See `Remains.clean_up`. A row holds all that a task has, so nothing is ever left behind."""
+
+    def leavings(self, *, after: Any = None, dry_run: bool) -> Leavings:  # noqa: ARG002 - the same
+        """See `Remains.leavings`."""
+        return Leavings(Counter(), Counter(), Counter())
 
     # -- inside -------------------------------------------------------------------------------------------------
 

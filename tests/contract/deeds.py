@@ -11,12 +11,13 @@ from typing import Any, Final
 
 from rdq_core.domain.lease import Claim
 from rdq_core.domain.lifecycle import NO_EDIT, Edit
+from rdq_core.domain.references import Reference, ReferenceKind
 from rdq_core.domain.task import Failure, Status, Task
 from rdq_core.engine.ports import TaskStore
 from rdq_core.errors import RdqError
 from tests.contract.bench import FINGERPRINT, LEASE, RETENTION, Bench, an_op
 from tests.contract.submitting import a_failure_before
-from tests.support.factories import a_failed, a_failure, a_grant, a_lapse, a_result, a_success, a_task, noise
+from tests.support.factories import a_failed, a_failure, a_grant, a_lapse, a_result, a_success, a_task, a_task_id, noise
 
 BIG: Final = noise(3000)
 EDITED: Final = noise(4000)
@@ -26,6 +27,7 @@ WORKER: Final = "the-deed:1"
 OTHERS_EDITED: Final = noise(4100)
 OTHERS_RESULT: Final = noise(2600)
 PAYLOADS: Final = (BIG, EDITED, OTHERS_EDITED)
+
 LONG: Final = timedelta(days=200)
 """Longer than a body lives by itself, so that it must be renewed first."""
 
@@ -55,6 +57,41 @@ def submit(bench: Bench) -> Ready:
         lambda task: task is not None,
         came_late=lambda answer: not answer.created,
     )
+
+
+def submit_many(bench: Bench) -> Ready:
+    task = a_task(payload=BIG, target="order:1", attempts=(a_failure_before(bench, 1),))
+    fellows = [a_task(payload=BIG) for _ in range(2)]
+
+    def call(store: TaskStore) -> object:
+        answers = store.submit_many([fellows[0], task, fellows[1]], shards_of=lambda _: 1)
+        for answer in answers:
+            if isinstance(answer, RdqError):
+                raise answer
+        return answers[1]
+
+    return Ready(
+        task.id,
+        call,
+        lambda task: task is not None,
+        came_late=lambda answer: not answer.created,
+    )
+
+
+def forget(bench: Bench) -> Ready:
+    return _forget(bench, _second_claim(bench).task.id)
+
+
+def forget_dead(bench: Bench) -> Ready:
+    bench.dead_letter(held := _second_claim(bench))
+    return _forget(bench, held.task.id)
+
+
+def _forget(bench: Bench, task_id: str) -> Ready:
+    order = Reference(ReferenceKind.TARGET, bench.task(task_id).target or "")
+    bench.clock.advance("1s")
+    now = bench.now
+    return Ready(task_id, lambda store: store.forget(order, now=now), lambda task: task is None)
 
 
 def claim(bench: Bench) -> Ready:
@@ -191,6 +228,7 @@ def purge(bench: Bench) -> Ready:
 
 ALL: Final[tuple[Prepare, ...]] = (
     submit,
+    submit_many,
     claim,
     complete_kept_long,
     reschedule_far_ahead,
@@ -202,12 +240,14 @@ ALL: Final[tuple[Prepare, ...]] = (
     cancel,
     redrive_edited,
     purge,
+    forget,
+    forget_dead,
 )
 
 
 def _second_claim(bench: Bench) -> Claim:
-    """A claim on a task that has failed once, with a payload too large for its row."""
-    first = bench.claimed(payload=BIG)
+    """A claim on a task that has failed once, with a payload too large for its row, and with references."""
+    first = bench.claimed(payload=BIG, target=f"order:{a_task_id()}", requested_by="ann")
     bench.reschedule(first)
     return bench.claim(first.task.id)
 
@@ -393,7 +433,10 @@ RACES: Final[tuple[tuple[Prepare, Meanwhile], ...]] = (
     *((deed, other) for deed in (reclaim, dead_letter_lapsed) for other in (heartbeats, *ABOUT_A_HELD_TASK)),
     *((deed, other) for deed in (redrive, redrive_edited, purge) for other in ABOUT_A_DEAD_TASK),
     *((cancel, other) for other in (takes_over, takes_over_and_succeeds, purges_and_begins_anew, cancels)),
-    *((submit, other) for other in ABOUT_A_NEW_TASK),
+    *((deed, other) for deed in (submit, submit_many) for other in ABOUT_A_NEW_TASK),
+    # A task that is being forgotten is taken over by nobody any more: whoever tries removes it.
+    *((forget, other) for other in (cancels, cancels_and_begins_anew)),
+    *((forget_dead, other) for other in (redrives, redrives_with_another_payload, purges, purges_and_begins_anew)),
 )
 
 

@@ -3,12 +3,22 @@
 from tests.contract.claiming import CandidateContract, ClaimContract, LeaseContract
 from tests.contract.dead_letters import CountContract, EditContract, PageContract, PurgeContract, RedriveContract
 from tests.contract.fencing import CancelContract, FenceContract
+from tests.contract.forgetting import ForgetContract
 from tests.contract.keys import KeyContract
+from tests.contract.many import ManyContract
 from tests.contract.settling import OutcomeContract, RetentionContract
 from tests.contract.submitting import ReuseContract, SubmitContract
 
 
 class TestSubmit(SubmitContract):
+    pass
+
+
+class TestMany(ManyContract):
+    pass
+
+
+class TestForget(ForgetContract):
     pass
 
 

@@ -60,7 +60,9 @@ class Between:
 
 
 WINNERS = [
-    deed for deed in deeds.ALL if deed not in (deeds.claim, deeds.reclaim, deeds.release, deeds.purge, deeds.submit)
+    deed
+    for deed in deeds.ALL
+    if deed not in (deeds.claim, deeds.reclaim, deeds.release, deeds.purge, deeds.submit, deeds.submit_many)
 ]
 """Who is known again whatever others do afterwards. A claim that was lost meanwhile is of no use to know of."""
 

@@ -1,6 +1,6 @@
 """Payloads and results too large for an item go to S3, come back byte for byte, and live as long as their task."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -29,6 +29,13 @@ class Checked:
 
     def stored(self) -> list[str]:
         return sorted(each["Key"] for each in self.s3.list_objects_v2(Bucket=self.bucket).get("Contents", []))
+
+    def put_at(self) -> datetime:
+        """What the engine takes for the present moment."""
+        self.s3.put_object(Bucket=self.bucket, Key="clock", Body=b"")
+        moment: datetime = self.s3.head_object(Bucket=self.bucket, Key="clock")["LastModified"]
+        self.s3.delete_object(Bucket=self.bucket, Key="clock")
+        return moment
 
     def _empty(self) -> None:
         where: Any = {"LocationConstraint": "eu-central-1"}

@@ -65,6 +65,8 @@ class World:
         for table in (TABLES.tasks, TABLES.dlq):
             for task_id, kind in self.items(table):
                 self.client.delete_item(TableName=table, Key={"task_id": {"S": task_id}, "kind": {"S": kind}})
+        for item in self.control():
+            self.client.delete_item(TableName=TABLES.control, Key={"pk": item["pk"], "sk": item["sk"]})
         self.clock, self.ids = FrozenClock(), CountedIds()
         self.sleeper = SkipsSleep(FrozenClock())
         self.store = self.store_on(self.client)
@@ -148,6 +150,10 @@ class World:
     def items(self, table: str) -> dict[tuple[str, str], Any]:
         pages = self.client.get_paginator("scan").paginate(TableName=table)
         return {(item["task_id"]["S"], item["kind"]["S"]): item for page in pages for item in page["Items"]}
+
+    def control(self) -> list[Any]:
+        pages = self.client.get_paginator("scan").paginate(TableName=TABLES.control)
+        return [item for page in pages for item in page["Items"]]
 
     def row(self, task_id: str = TASK_ID) -> Any:
         return self.items(TABLES.tasks)[task_id, "T"]

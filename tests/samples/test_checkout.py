@@ -9,6 +9,7 @@ import yaml
 from rdq_core import Outcome, Status
 from rdq_core.testing.embedded import Embedded, embedded
 from samples.checkout.checkout import Checkout
+from samples.checkout.orders import Orders
 
 HERE = Path(__file__).parents[2] / "samples" / "checkout"
 
@@ -70,4 +71,49 @@ def test_the_button_pressed_again_makes_no_second_task(local: Embedded, bank: Fa
 
 def test_an_order_that_cannot_be_charged_is_refused_and_not_kept(local: Embedded, checkout: Checkout) -> None:
     assert checkout.checkout({"id": "order-8", "amount": 0}) == (422, {"error": "nothing to charge"})
+    assert local.parts.store.counts("payments.charge").pending == 0
+
+
+# -- an order and its charge in one transaction -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def orders(local: Embedded) -> Orders:
+    local.client.create_table(
+        TableName="orders",
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    return Orders(local.rdq, local.client, "orders")
+
+
+def stored(local: Embedded) -> list[str]:
+    return [item["id"]["S"] for item in local.client.scan(TableName="orders")["Items"]]
+
+
+def test_an_order_that_is_placed_is_charged(
+    local: Embedded, bank: FakeBank, checkout: Checkout, orders: Orders
+) -> None:
+    status, answer = orders.place(ORDER)
+    local.drain(checkout.registry)
+    assert (status, stored(local), bank.payments) == (202, ["order-7"], {"order-7": "payment of 5"})
+    assert local.rdq.get(answer["accepted"]).status is Status.SUCCEEDED
+
+
+def test_an_order_that_is_placed_again_is_the_same_order(local: Embedded, orders: Orders) -> None:
+    assert orders.place(ORDER) == orders.place(ORDER)
+    assert (stored(local), local.parts.store.counts("payments.charge").pending) == (["order-7"], 1)
+
+
+def test_an_order_that_cannot_be_written_is_not_charged(local: Embedded, orders: Orders) -> None:
+    local.client.put_item(TableName="orders", Item={"id": {"S": "order-7"}})
+    assert orders.place(ORDER)[0] == 409
+    assert local.parts.store.counts("payments.charge").pending == 0
+
+
+def test_any_other_error_is_raised(local: Embedded, orders: Orders) -> None:
+    local.client.delete_table(TableName="orders")
+    with pytest.raises(local.client.exceptions.ClientError):
+        orders.place(ORDER)
     assert local.parts.store.counts("payments.charge").pending == 0

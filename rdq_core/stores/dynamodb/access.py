@@ -18,6 +18,7 @@ from rdq_core.stores.dynamodb.bodies import Bodies
 from rdq_core.stores.dynamodb.expressions import SLOT_IS_OURS, all_of
 from rdq_core.stores.dynamodb.history import History
 from rdq_core.stores.dynamodb.items import RowClaim, StateRow, read_row
+from rdq_core.stores.dynamodb.references import References
 from rdq_core.stores.dynamodb.schema import STATE, Attr, Tables, queue_shard
 from rdq_core.stores.dynamodb.transact import ConditionFailed, Sender, update_of
 from rdq_core.stores.dynamodb.values import Item, Value, moment, number, seconds_down, text
@@ -44,6 +45,7 @@ class Access:
     ids: IdSource
     bodies: Bodies
     history: History
+    references: References
 
     def state(self, task_id: str) -> StateRow | None:
         """The state row, read consistently, expired or not. Raises CorruptItem."""
@@ -70,11 +72,32 @@ class Access:
         """Change the state row on a condition; the whole row afterwards. Raises ConditionFailed."""
         return self.sender.update(self.part(task_id, change, condition, values))
 
+    def settle_state(
+        self, task_id: str, change: tuple[str, Mapping[str, Value]], condition: str, values: Mapping[str, Value]
+    ) -> None:
+        """The same where nobody needs the row afterwards."""
+        self.sender.change(self.part(task_id, change, condition, values))
+
     def part(
         self, task_id: str, change: tuple[str, Mapping[str, Value]], condition: str, values: Mapping[str, Value]
     ) -> dict[str, object]:
         """The same update as a part of a transaction."""
         return update_of(self.tables.tasks, key(task_id, STATE), change, condition, {**_FIXED, **values})
+
+    def keep_for_run(self, row: StateRow, *, due_at: datetime, now: datetime) -> Item:
+        """Let all that the row leads to live long enough for a run at `due_at`; what the row must then remember."""
+        return {
+            **self.bodies.keep_for_run(row, due_at=due_at, now=now),
+            **self.references.keep_for_run(row, due_at=due_at, now=now),
+        }
+
+    def keep_for_row(
+        self, row: StateRow, *, expires_at: datetime | None, now: datetime
+    ) -> tuple[Item, tuple[Attr, ...]]:
+        """Let it outlive a row that ends at `expires_at`, None: never; what the row must remember, and forget."""
+        body, body_forgets = self.bodies.keep_for_row(row, expires_at=expires_at, now=now)
+        references, references_forget = self.references.keep_for_row(row, expires_at=expires_at, now=now)
+        return {**body, **references}, (*body_forgets, *references_forget)
 
     def free_slot(self, task: Task, fencing_token: int) -> None:
         """Give a task's concurrency key free after the claim of that fencing token was settled.

@@ -5,7 +5,7 @@ sets the row's end at least seven days after that. So a live task always finds i
 Content over 256 KiB goes to S3 behind a claim check; without a bucket it is refused before anything is written.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -18,7 +18,15 @@ from rdq_core.engine.ports import Clock
 from rdq_core.errors import CorruptItem, InputInvalid, Unavailable
 from rdq_core.stores.dynamodb import contents
 from rdq_core.stores.dynamodb.claim_check import CHECKED, ClaimCheck, key_for
-from rdq_core.stores.dynamodb.expressions import BODY_ENDS_SOONER, BODY_IS_THERE, IS_FRESH, all_of, change
+from rdq_core.stores.dynamodb.expressions import (
+    BODY_ENDS_SOONER,
+    BODY_IS_THERE,
+    CLAUSES,
+    IS_FRESH,
+    IS_THIS_LIFE,
+    all_of,
+    change,
+)
 from rdq_core.stores.dynamodb.items import StateRow
 from rdq_core.stores.dynamodb.schema import BODY_PREFIX, RESULT_PREFIX, Attr, Tables
 from rdq_core.stores.dynamodb.transact import ConditionFailed, Sender, update_of
@@ -52,15 +60,17 @@ class Bodies:
 
     # -- making, before anything is written -----------------------------------------------------------------------
 
-    def body(self, task: Task, ref: str, ends_at: datetime | None) -> Outside:
-        """The body of a task. Raises InputInvalid when it needs a bucket and there is none."""
-        content = contents.body_content(task)
+    def body(self, task: Task, ref: str, ends_at: datetime | None, *, life: str) -> Outside:
+        """The body of a task's life. Raises InputInvalid when it needs a bucket and there is none."""
+        content = {**contents.body_content(task), Attr.LIFE: text(life)}
         self._check_size("payload", len(task.payload), content.get(Attr.PAYLOAD), task.id)
         return self._outside(_Place(task.id, BODY_PREFIX, Attr.PAYLOAD), ref, content, ends_at)
 
-    def result(self, task_id: str, ref: str, result: Result, attempt: Attempt, ends_at: datetime | None) -> Outside:
-        """A result. Raises InputInvalid when it needs a bucket and there is none."""
-        content = contents.result_content(result, attempt)
+    def result(
+        self, task_id: str, ref: str, result: Result, attempt: Attempt, ends_at: datetime | None, *, life: str
+    ) -> Outside:
+        """The result of a task's life. Raises InputInvalid when it needs a bucket and there is none."""
+        content = {**contents.result_content(result, attempt), Attr.LIFE: text(life)}
         self._check_size("result", len(result.content or b""), content.get(Attr.RESULT), task_id)
         return self._outside(_Place(task_id, RESULT_PREFIX, Attr.RESULT), ref, content, ends_at)
 
@@ -94,6 +104,13 @@ class Bodies:
         except ConditionFailed:
             return
 
+    def put_all(self, outsides: Sequence[Outside]) -> None:
+        """The same for many, in batches."""
+        for outside in outsides:
+            if outside.key is not None:
+                self._bucket(outside.ref).put(outside.key, outside.content)
+        self._sender.put_all(self._table, [outside.item for outside in outsides])
+
     def fields(self, row: StateRow) -> dict[str, Any]:
         """What a task carries of its call: payload, headers and so on. Raises CorruptItem when its body is missing."""
         if row.body_ref is None:
@@ -117,10 +134,33 @@ class Bodies:
                 self._discard_object(self._checks, key)
         self._sender.delete_all(self._table, keys)
 
+    @property
+    def objects(self) -> ClaimCheck | None:
+        """The bucket that content in S3 is in, None without one."""
+        return self._checks
+
     def _discard_object(self, checks: ClaimCheck, key: Item) -> None:
         item = self._sender.get(self._table, key) or {}
         if Attr.S3_KEY in item:
             checks.delete(item[Attr.S3_KEY]["S"])
+
+    def discard_life(self, task_id: str, life: str) -> None:
+        """Delete every body and result of a life that has ended, published or not."""
+        bodies = self._refs_of(task_id, BODY_PREFIX, life)
+        results = self._refs_of(task_id, RESULT_PREFIX, life)
+        self.discard(task_id, bodies=bodies, results=results)
+
+    def _refs_of(self, task_id: str, prefix: str, life: str) -> tuple[str, ...]:
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "#task_id = :task_id AND begins_with(#kind, :prefix)",
+            "FilterExpression": CLAUSES[IS_THIS_LIFE],
+            "ProjectionExpression": Attr.KIND.alias,
+            "ConsistentRead": True,
+        }
+        values = {":task_id": text(task_id), ":prefix": text(prefix), ":life": text(life)}
+        items = self._sender.query_all(request, values)
+        return tuple(item[Attr.KIND]["S"].removeprefix(prefix) for item in items)
 
     # -- living long enough -------------------------------------------------------------------------------------
 
@@ -168,7 +208,7 @@ class Bodies:
     def _change_end(self, row: StateRow, end: tuple[str, Any], condition: str, values: Mapping[str, Value]) -> None:
         key = _Place(row.task.id, BODY_PREFIX, Attr.PAYLOAD).key(row.body_ref or "")
         try:
-            self._sender.update(update_of(self._table, key, end, condition, values))
+            self._sender.change(update_of(self._table, key, end, condition, values))
         except ConditionFailed:
             # It lives longer already, or is gone; a run that needs it will find out which.
             return

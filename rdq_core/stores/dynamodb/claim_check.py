@@ -60,6 +60,16 @@ class ClaimCheck:
         """Remove content, there or not."""
         self._send("s3:DeleteObject", lambda: self._client.delete_object(Bucket=self._bucket, Key=key))
 
+    def lasting(self, *, after: str | None, limit: int) -> list[tuple[str, datetime]]:
+        """Keys of objects that no rule expires, in their order, and since when each is there."""
+        start = {} if after is None else {"StartAfter": after}
+        answer = self._send(
+            "s3:ListBucket",
+            lambda: self._client.list_objects_v2(Bucket=self._bucket, Prefix=f"{LASTING}/", MaxKeys=limit, **start),
+            writes=False,
+        )
+        return [(each["Key"], each["LastModified"]) for each in answer.get("Contents", ())]
+
     def _read(self, key: str) -> bytes:
         content: bytes = self._client.get_object(Bucket=self._bucket, Key=key)["Body"].read()
         return content
@@ -71,6 +81,18 @@ class ClaimCheck:
             if refused.fault.kind is not Kind.UNAVAILABLE:
                 raise
             raise Unavailable(f"{action} on {self._bucket} is not possible: {refused.fault.code}") from None
+
+
+def task_of(key: str) -> str:
+    """The task that an object of this key belongs to."""
+    return key.split("/")[1]
+
+
+def is_of(key: str, ref: str) -> bool:
+    """Whether an object of this key is content of the body or result with this name, whatever its end."""
+    name = key.rpartition("/")[2]
+    end = name.removeprefix(f"{ref}-")
+    return name == ref or (end != name and end.isdecimal())
 
 
 def key_for(task_id: str, ref: str, *, ends_at: datetime | None, now: datetime) -> str:

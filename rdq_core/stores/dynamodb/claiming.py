@@ -5,12 +5,13 @@ loses has cost a write unit and nothing else.
 """
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from rdq_core.domain.attempt import Attempt
 from rdq_core.domain.lease import Claim, Grant
 from rdq_core.domain.lifecycle import Verb
+from rdq_core.domain.limits import LONG_OVERDUE
 from rdq_core.domain.task import Status, Task
 from rdq_core.domain.times import EPOCH
 from rdq_core.engine.ports import Candidate, Page
@@ -25,15 +26,13 @@ from rdq_core.stores.dynamodb.expressions import (
     all_of,
     change,
 )
-from rdq_core.stores.dynamodb.items import StateRow, claim_of, maybe_row, read_row
+from rdq_core.stores.dynamodb.forgetting import unless_forgotten
+from rdq_core.stores.dynamodb.items import RowClaim, StateRow, claim_of, maybe_row, read_row
 from rdq_core.stores.dynamodb.schema import DUE_INDEX, Attr, queue_shard
 from rdq_core.stores.dynamodb.settling import appended, record_of
 from rdq_core.stores.dynamodb.transact import ConditionFailed
 from rdq_core.stores.dynamodb.values import Item, Reader, Value, moment, number, text
 from rdq_core.stores.dynamodb.verdicts import Settled, was_it_us
-
-LONG_OVERDUE: Final = timedelta(days=20)
-"""From then on a body is renewed before its task is claimed."""
 
 CLAIMABLE: Final = (IS_WAITING, IS_DUE, IS_AS_SEEN, IS_READABLE)
 """What a claim asks of the row."""
@@ -71,15 +70,15 @@ class Claiming:
                 {**values_at(grant.now), ":seen_fence": number(candidate.fencing_token)},
             )
         except ConditionFailed as refused:
-            return None if refused.row is None else _own_claim(refused.row, grant)
-        return claim_of(read_row(item))
+            return None if refused.row is None else unless_forgotten(self._access, _own_claim(refused.row, grant))
+        return unless_forgotten(self._access, claim_of(read_row(item)))
 
     def lapsed(self, candidate: Candidate, *, now: datetime) -> Claim | None:
         """See `TaskStore.lapsed`."""
         row = self._access.state(candidate.task_id)
         if row is None or row.task.status is not Status.IN_FLIGHT or not row.task.is_due(now):
             return None
-        return claim_of(row)
+        return unless_forgotten(self._access, claim_of(row))
 
     def load(self, claim: Claim) -> Task:
         """See `TaskStore.load`."""
@@ -129,7 +128,7 @@ def kept(access: Access, row: StateRow, was_due_at: datetime, grant: Grant) -> I
     """Let the body of work that is long overdue live long enough for its run; what the row must then remember."""
     if was_due_at + LONG_OVERDUE > grant.now:
         return {}
-    return access.bodies.keep_for_run(row, due_at=grant.lease_expires_at, now=grant.now)
+    return access.keep_for_run(row, due_at=grant.lease_expires_at, now=grant.now)
 
 
 def leased(fencing_token: int, grant: Grant) -> Item:
@@ -143,7 +142,7 @@ def leased(fencing_token: int, grant: Grant) -> Item:
     }
 
 
-def _own_claim(came_back: Any, grant: Grant) -> Claim | None:
+def _own_claim(came_back: Any, grant: Grant) -> RowClaim | None:
     row = read_row(came_back)
     return claim_of(row) if row.token == grant.token else None
 

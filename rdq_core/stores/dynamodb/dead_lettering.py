@@ -59,7 +59,7 @@ class DeadLettering:
 
     def _bury(self, death: "_Death", condition: str) -> bool:
         row, record = death.row, death.record
-        kept, forgotten = self._access.bodies.keep_for_row(row, expires_at=death.expires_at, now=death.now)
+        kept, forgotten = self._access.keep_for_row(row, expires_at=death.expires_at, now=death.now)
         if record is not None:
             self._access.history.put(row.task.id, record)
         end = change({**death.row_changes, **kept}, (*ENDS, *forgotten))

@@ -5,10 +5,14 @@
     redrive ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED · IS_NOT_DONE  purge ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED
     submit ── IS_ABSENT or HAS_EXPIRED                              configuration ── IS_UNCONFIGURED or
                                                                     IS_DECLARED_AS_READ · IS_OVERRIDDEN_AS_READ
+    prepared submit ── the same as submit, IS_NOT_FORGOTTEN_SINCE   forget ── IS_THIS_LIFE · IS_DEAD or IS_NOT_DEAD
+    tombstone ── IS_FORGOTTEN_NO_LATER
     pause ── IS_CONFIGURED · IS_NOT_DELETED                         audit ── IS_NOT_RECORDED
     deletion ── IS_CONFIGURED · IS_NOT_DELETING, then IS_DELETING_AS_READ · IS_NOT_DELETED; back again ──
     IS_DELETED_AS_READ; a look ── NOBODY_LOOKED_YET or LOOKED_AT_AS_READ
     slot ── SLOT_IS_FREE or SLOT_IS_AS_SEEN; its end ── SLOT_IS_OURS
+    renewal ── BODY_IS_THERE · BODY_ENDS_SOONER, then BODY_IS_AS_SEEN
+    remains ── IS_OF_SEEN_LIFE
     rate limit ── NOBODY_TOOK_YET or IS_HANDED_OUT_AS_READ
 
 The invariant: every write to a state row is composed of these and of nothing else, and looks them up here when it is
@@ -91,6 +95,33 @@ BODY_IS_THERE: Final = _clause("BODY_IS_THERE", "attribute_exists(#kind)")
 
 BODY_ENDS_SOONER: Final = _clause("BODY_ENDS_SOONER", "#expires_at < :body_ends_at")
 """The body's end is before the new one: a renewal never shortens a life, nor gives an end to what has none."""
+
+BODY_IS_AS_SEEN: Final = _clause("BODY_IS_AS_SEEN", "#body_ref = :seen_body AND #body_ends_at = :seen_end")
+"""The row still names the body that was renewed, with the end that was read: an edited task has another body, and one
+that stays for good has no end."""
+
+IS_OF_SEEN_LIFE: Final = _clause("IS_OF_SEEN_LIFE", "#life = :seen_life")
+"""The entry is of the life that was found to be gone: the id's next life may have died since, and put its own there."""
+
+HAS_AN_END: Final = _clause("HAS_AN_END", "attribute_exists(#expires_at)")
+"""The reference exists and would end: an update of a missing one would make an empty one that nothing removes."""
+
+IS_THIS_LIFE: Final = _clause("IS_THIS_LIFE", "#life = :life")
+"""It is the task that the reference leads to: a later one under the same id was not asked to be forgotten."""
+
+IS_NOT_DEAD: Final = _clause("IS_NOT_DEAD", "#status <> :dead")
+"""It has no entry in the DLQ: one that has died in the meantime must not leave its entry behind."""
+
+IS_FORGOTTEN_NO_LATER: Final = _clause(
+    "IS_FORGOTTEN_NO_LATER", "attribute_not_exists(#forgotten_at) OR #forgotten_at < :forgotten_at"
+)
+"""No tombstone says a later moment: a forget that was held up doesn't take back another's."""
+
+IS_NOT_FORGOTTEN_SINCE: Final = _clause(
+    "IS_NOT_FORGOTTEN_SINCE", "attribute_not_exists(#forgotten_at) OR #forgotten_at < :since"
+)
+"""The target or requester wasn't forgotten since the task was prepared: a transaction can ask, so it needs no check
+afterwards."""
 
 IS_UNCONFIGURED: Final = _clause("IS_UNCONFIGURED", "attribute_not_exists(#revision)")
 """Nobody has configured the queue in the meantime."""

@@ -11,7 +11,7 @@ from rdq_core.stores.dynamodb.items import StateRow
 from rdq_core.stores.dynamodb.records import Record, chain, record_item, record_key
 from rdq_core.stores.dynamodb.schema import ATTEMPT_PREFIX, Attr, Tables
 from rdq_core.stores.dynamodb.transact import ConditionFailed, Sender
-from rdq_core.stores.dynamodb.values import Item, Value, text
+from rdq_core.stores.dynamodb.values import Value, text
 
 _OF_TASK: Final = "#task_id = :task_id AND begins_with(#kind, :prefix)"
 
@@ -31,6 +31,11 @@ class History:
         except ConditionFailed:
             return
 
+    def put_all(self, records: Iterable[tuple[str, Record]]) -> None:
+        """The same for the records of new lives, each with its task's id, in batches."""
+        now = self._clock.now()
+        self._sender.put_all(self._table, [record_item(task_id, record, now=now) for task_id, record in records])
+
     def published(self, row: StateRow) -> list[Attempt]:
         """The history that a row publishes, oldest first. Raises CorruptItem when a record of it is missing."""
         records = self._records(row)
@@ -47,13 +52,24 @@ class History:
         records = self._records(row)
         return None if records is None else any(record.key == record_key for record in records)
 
+    def keys(self, row: StateRow, known: Mapping[str, str | None]) -> frozenset[str] | None:
+        """The keys of the history that a row publishes; None when it is not whole.
+
+        `known` are records that were read before, and the one before each: records never change, so that is enough.
+        """
+        found = _walked(known, row.last_attempt)
+        if found is None:
+            links = self._items(row.task.id, ProjectionExpression="#kind, #previous")
+            found = _walked({item[Attr.KIND]["S"]: previous_of(item) for item in links}, row.last_attempt)
+        return found
+
     def discard(self, task_id: str, keys: Iterable[str]) -> None:
         """Delete records that are proved to be nobody's history."""
         self._sender.delete_all(self._table, [{Attr.TASK_ID: text(task_id), Attr.KIND: text(key)} for key in keys])
 
     def discard_life(self, task_id: str, life: str) -> None:
         """Delete every record of a life that has ended, published or not."""
-        items = self._items(task_id)
+        items = self._items(task_id, ProjectionExpression="#task_id, #kind, #life")
         self.discard(task_id, [item[Attr.KIND]["S"] for item in items if item.get(Attr.LIFE) == text(life)])
 
     def _records(self, row: StateRow) -> list[Record] | None:
@@ -61,17 +77,26 @@ class History:
             return []
         return chain(self._items(row.task.id), row.last_attempt)
 
-    def _items(self, task_id: str) -> Sequence[Mapping[str, Any]]:
+    def _items(self, task_id: str, **only: str) -> Sequence[Mapping[str, Any]]:
         values: dict[str, Value] = {":task_id": text(task_id), ":prefix": text(ATTEMPT_PREFIX)}
-        request = {"TableName": self._table, "KeyConditionExpression": _OF_TASK, "ConsistentRead": True}
-        found: list[Item] = []
-        start: dict[str, Any] = {}
-        while True:
-            page = self._sender.query({**request, **start}, values)
-            found.extend(page["Items"])
-            if "LastEvaluatedKey" not in page:
-                return found
-            start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
+        request = {"TableName": self._table, "KeyConditionExpression": _OF_TASK, "ConsistentRead": True, **only}
+        return list(self._sender.query_all(request, values))
+
+
+def previous_of(item: Mapping[str, Any]) -> str | None:
+    """The key of the record before a record."""
+    key: str | None = item.get(Attr.PREVIOUS, {}).get("S")
+    return key
+
+
+def _walked(links: Mapping[str, str | None], last: str | None) -> frozenset[str] | None:
+    found: set[str] = set()
+    while last is not None:
+        if last not in links or last in found:
+            return None
+        found.add(last)
+        last = links[last]
+    return frozenset(found)
 
 
 def given_records(attempts: Sequence[Attempt], life: str) -> list[Record]:

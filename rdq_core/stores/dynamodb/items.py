@@ -50,7 +50,8 @@ class StateRow:
     """A state row as it was read. `task` has no history, and its payload and headers only where they are in the row.
 
     `item` is the row as stored. `last_attempt` and `history_length` publish the history, `body_ref` and `result_ref`
-    what lives outside; `settled_by`, `settled_as` and `op_id` tell whose write made the row what it is.
+    what lives outside, `references` the digests of its target and requester; `settled_by`, `settled_as` and `op_id`
+    tell whose write made the row what it is.
     """
 
     task: Task
@@ -69,6 +70,8 @@ class StateRow:
     body_ref: str | None = None
     body_ends_at: datetime | None = None
     result_ref: str | None = None
+    references: tuple[str, ...] = ()
+    references_end_at: datetime | None = None
     item: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def is_gone(self, now: datetime) -> bool:
@@ -120,6 +123,8 @@ SUBMITTED: Final = frozenset(
         Attr.HANDLER_REF,
         Attr.HANDLER_VERSION,
         Attr.CONCURRENCY_KEY,
+        Attr.REFERENCES,
+        Attr.REFERENCES_END_AT,
     }
 )
 """What a row has when its task is submitted, its body apart."""
@@ -197,6 +202,8 @@ def read_row(item: Mapping[str, Any]) -> StateRow:
         body_ref=reader.maybe_text(Attr.BODY_REF),
         body_ends_at=reader.maybe_seconds(Attr.BODY_ENDS_AT),
         result_ref=reader.maybe_text(Attr.RESULT_REF),
+        references=tuple((reader.maybe_text(Attr.REFERENCES) or "").split()),
+        references_end_at=reader.maybe_seconds(Attr.REFERENCES_END_AT),
         item=item,
     )
     _check_status(row, reader)

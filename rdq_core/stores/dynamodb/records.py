@@ -13,6 +13,7 @@ from typing import Any, Final
 from rdq_core.domain.attempt import Attempt, AttemptError, Outcome
 from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.text import truncate
+from rdq_core.stores.dynamodb import stacks
 from rdq_core.stores.dynamodb.schema import ATTEMPT_PREFIX, ENTRY, Attr, queue_of
 from rdq_core.stores.dynamodb.values import (
     Item,
@@ -88,7 +89,7 @@ def _stack_item(stack: str | None) -> Item:
     encoded = stack.encode()
     if len(encoded) <= _COMPRESS_STACKS_OVER:
         return {Attr.ERROR_STACK: binary(encoded)}
-    return {Attr.ERROR_STACK: binary(zlib.compress(encoded)), Attr.ENCODING: text(Attr.ERROR_STACK)}
+    return {Attr.ERROR_STACK: binary(stacks.squeezed(encoded)), Attr.ENCODING: text(stacks.PHRASES)}
 
 
 def read_record(item: Mapping[str, Any]) -> Record:
@@ -188,8 +189,7 @@ def _error(reader: Reader) -> AttemptError | None:
     kind = reader.maybe_text(Attr.ERROR_TYPE)
     if kind is None:
         return None
-    compressed = reader.maybe_text(Attr.ENCODING) == Attr.ERROR_STACK
-    stack = reader.unpacked(Attr.ERROR_STACK, compressed=compressed)
+    stack = _stack(reader)
     return AttemptError(
         type=kind,
         message=reader.maybe_text(Attr.ERROR_MESSAGE),
@@ -198,6 +198,18 @@ def _error(reader: Reader) -> AttemptError | None:
         stack=None if stack is None else stack.decode("utf-8", "replace"),
         unknown=reader.maybe_json(Attr.ERROR_UNKNOWN) or {},
     )
+
+
+def _stack(reader: Reader) -> bytes | None:
+    content, encoding = reader.maybe_bytes(Attr.ERROR_STACK), reader.maybe_text(Attr.ENCODING)
+    if content is None or encoding is None:
+        return content
+    try:
+        if encoding == stacks.PHRASES:
+            return stacks.restored(content)
+    except zlib.error:
+        pass
+    raise reader.corrupt(f"{Attr.ERROR_STACK} cannot be decompressed")
 
 
 def _present(values: Mapping[Attr, Value | None]) -> Item:

@@ -66,7 +66,7 @@ class Redriving:
     def cancel(self, task_id: str, *, now: datetime, op_id: str, expires_at: datetime | None) -> Task:
         """See `TaskStore.cancel`."""
         row = self._there(task_id, now)
-        kept, forgotten = self._access.bodies.keep_for_row(row, expires_at=expires_at, now=now)
+        kept, forgotten = self._access.keep_for_row(row, expires_at=expires_at, now=now)
         sets = {**ended_at(Status.CANCELLED, now=now, expires_at=expires_at), Attr.OP_ID: text(op_id), **kept}
         try:
             item = self._access.update_state(
@@ -87,7 +87,7 @@ class Redriving:
         body = self._body_after(row, edit, sent_back, now)
         if body.body is not None:
             self._access.bodies.put(body.body)
-        sets = {**sent_back, **body.sets}
+        sets = {**sent_back, **body.sets, **self._access.references.keep_for_run(row, due_at=now, now=now)}
         removes = (Attr.COMPLETED_AT, Attr.EXPIRES_AT, *_unpinned(edit), *body.removes)
         values = {**_death_seen(entry, now), ":op_id": text(op_id)}
         condition = all_of(IS_DEAD, DIED_THEN, HAS_NOT_EXPIRED, IS_NOT_DONE)
@@ -113,6 +113,7 @@ class Redriving:
         with contextlib.suppress(StoreFailed):
             self._access.history.discard_life(entry.task_id, row.life)
             self._access.bodies.discard(entry.task_id, bodies=(row.body_ref,), results=(row.result_ref,))
+            self._access.references.discard(entry.task_id, row.life, row.references)
 
     def _there(self, task_id: str, now: datetime) -> StateRow:
         row = self._access.living(task_id, now)
@@ -136,7 +137,7 @@ class Redriving:
         if edit.payload is None and edit.payload_content_type is None and row.body_ref is not None:
             return _NewBody(self._access.bodies.keep_for_run(row, due_at=now, now=now))
         ends_at = first_end(due_at=now, now=now)
-        body = self._access.bodies.body(task, self._access.ids.nonce(), ends_at)
+        body = self._access.bodies.body(task, self._access.ids.nonce(), ends_at, life=row.life)
         sets = outside(body.ref, ends_at, len(task.payload))
         return _NewBody(sets, [attr for attr in BODY if attr not in sets], body)
 

@@ -29,6 +29,10 @@ ATTEMPT_PREFIX: Final = "A#"
 
 QUEUES: Final = "queues"
 """The control table's partition of queue configuration: one item a queue, under its name."""
+REFERENCE_PREFIX: Final = "ref#"
+"""How partitions of the control table begin that hold a target's or requester's references and their tombstone."""
+TOMBSTONE: Final = "tombstone"
+"""The tombstone's sort key, behind every reference's, which begins with a task's id."""
 
 
 class Attr(StrEnum):
@@ -78,6 +82,11 @@ class Attr(StrEnum):
     RESULT_REF = "rr"
     RESULT = "r"
     RESULT_TYPE = "rt"
+
+    # What a row has of its references, and what a tombstone in the control table says.
+    REFERENCES = "rf"
+    REFERENCES_END_AT = "re"
+    FORGOTTEN_AT = "forgotten_at"
 
     # An attempt's record and a dead-letter entry.
     PREVIOUS = "pv"

@@ -40,7 +40,7 @@ class Settling:
             raise lost(claim.task.id, Verb.HEARTBEAT)
         due_at = moment(lease_expires_at)
         try:
-            self._access.update_state(
+            self._access.settle_state(
                 claim.task.id,
                 change({Attr.DUE_AT: due_at}),
                 all_of(IS_HELD_BY_CALLER, IS_EARLIER),
@@ -62,7 +62,7 @@ class Settling:
             **_success(row, attempt),
         }
         outcome, outside = self._place_result(claim, row, sets, attempt, result, expires_at)
-        kept, forgotten = self._access.bodies.keep_for_row(row, expires_at=expires_at, now=now)
+        kept, forgotten = self._access.keep_for_row(row, expires_at=expires_at, now=now)
         if outside is not None:
             self._access.bodies.put(outside)
         self._settle(
@@ -75,7 +75,7 @@ class Settling:
     def reschedule(self, claim: Claim, attempt: Attempt, failure: Failure, *, due_at: datetime) -> None:
         """See `TaskStore.reschedule`."""
         row = self._access.held(claim, Verb.RESCHEDULE)
-        kept = self._access.bodies.keep_for_run(row, due_at=due_at, now=self._access.clock.now())
+        kept = self._access.keep_for_run(row, due_at=due_at, now=self._access.clock.now())
         record = record_of(row, attempt, claim.claim_id)
         self._access.history.put(claim.task.id, record)
         self._settle(
@@ -94,7 +94,7 @@ class Settling:
 
     def _settle(self, settled: Settled, sets: Item, removes: Sequence[Attr], claim: Claim) -> None:
         try:
-            self._access.update_state(
+            self._access.settle_state(
                 claim.task.id, change(sets, removes), all_of(IS_HELD_BY_CALLER), {":token": text(claim.token)}
             )
         except ConditionFailed as refused:
@@ -110,7 +110,8 @@ class Settling:
         if not attempt.unknown and item_size(inline) <= room_for_result(settled):
             return inline, None
         ends_at = None if expires_at is None else expires_at + AFTER_ROW
-        outside = self._access.bodies.result(claim.task.id, claim.claim_id, result, attempt, ends_at)
+        bodies = self._access.bodies
+        outside = bodies.result(claim.task.id, claim.claim_id, result, attempt, ends_at, life=row.life)
         return {Attr.RESULT_REF: text(outside.ref)}, outside
 
 

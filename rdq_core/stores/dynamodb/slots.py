@@ -16,7 +16,8 @@ from rdq_core.engine.ports import KEY_BUSY, Candidate, KeyBusy
 from rdq_core.stores.dynamodb.access import Access, slot_key, values_at
 from rdq_core.stores.dynamodb.claiming import CLAIMABLE, kept, leased
 from rdq_core.stores.dynamodb.expressions import SLOT_IS_AS_SEEN, SLOT_IS_FREE, all_of, change
-from rdq_core.stores.dynamodb.items import StateRow, claim_of, maybe_row, read_row
+from rdq_core.stores.dynamodb.forgetting import unless_forgotten
+from rdq_core.stores.dynamodb.items import RowClaim, StateRow, claim_of, maybe_row, read_row
 from rdq_core.stores.dynamodb.schema import Attr
 from rdq_core.stores.dynamodb.transact import ConditionFailed, conditioned
 from rdq_core.stores.dynamodb.values import number, text
@@ -38,16 +39,16 @@ class Keyed:
         seen: Mapping[str, Any] | None = None
         for _ in range(_TRIES):
             try:
-                return self._take(row, candidate, grant, seen)
+                return unless_forgotten(self._access, self._take(row, candidate, grant, seen))
             except ConditionFailed as refused:
                 if _ROW in refused.rows:
-                    return _own_claim(refused.rows[_ROW], grant)
+                    return unless_forgotten(self._access, _own_claim(refused.rows[_ROW], grant))
                 seen = refused.rows.get(_SLOT) or None
                 if seen is not None and self._is_held(seen, row):
                     return KEY_BUSY
         return KEY_BUSY
 
-    def _take(self, row: StateRow, candidate: Candidate, grant: Grant, seen: Mapping[str, Any] | None) -> Claim:
+    def _take(self, row: StateRow, candidate: Candidate, grant: Grant, seen: Mapping[str, Any] | None) -> RowClaim:
         fence = number(candidate.fencing_token + 1)
         sets = {**leased(candidate.fencing_token + 1, grant), **kept(self._access, row, candidate.due_at, grant)}
         values = {**values_at(grant.now), ":seen_fence": number(candidate.fencing_token)}
@@ -71,6 +72,6 @@ class Keyed:
         )
 
 
-def _own_claim(came_back: Mapping[str, Any] | None, grant: Grant) -> Claim | None:
+def _own_claim(came_back: Mapping[str, Any] | None, grant: Grant) -> RowClaim | None:
     row = maybe_row(came_back)
     return claim_of(row) if row is not None and row.token == grant.token else None

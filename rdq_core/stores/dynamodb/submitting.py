@@ -1,36 +1,19 @@
-"""Storing a new task: body and earlier failures first, then the state row, whose condition decides."""
+"""Storing a new task: what its row will name first, then the row, whose condition decides."""
 
-import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from rdq_core.domain import lifecycle
+from rdq_core.domain.references import forgotten
 from rdq_core.domain.task import Task
 from rdq_core.engine.ports import Submission
 from rdq_core.errors import StoreFailed, TaskConflict
-from rdq_core.stores.dynamodb import contents
-from rdq_core.stores.dynamodb.access import Access, partition_of, values_at
-from rdq_core.stores.dynamodb.bodies import Outside, first_end
+from rdq_core.stores.dynamodb.access import Access, values_at
+from rdq_core.stores.dynamodb.drafting import NewTaskItems, discard_loser, drafted, put_before
 from rdq_core.stores.dynamodb.expressions import HAS_EXPIRED, IS_ABSENT, any_of
-from rdq_core.stores.dynamodb.history import given_records
-from rdq_core.stores.dynamodb.items import StateRow, new_row, outside, read_row, room_for_body
+from rdq_core.stores.dynamodb.forgetting import end_life, is_row_forgotten
+from rdq_core.stores.dynamodb.items import read_row
 from rdq_core.stores.dynamodb.reading import assembled
-from rdq_core.stores.dynamodb.records import Record
-from rdq_core.stores.dynamodb.schema import Attr
 from rdq_core.stores.dynamodb.transact import ConditionFailed
-from rdq_core.stores.dynamodb.values import Item, item_size, text
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A submit as it will be sent: the row, and what is put before it."""
-
-    row: lifecycle.Row
-    item: Item
-    records: list[Record]
-    body: Outside | None = None
 
 
 class Submitting:
@@ -40,49 +23,49 @@ class Submitting:
 
     def submit(self, task: Task, *, shards: int) -> Submission:
         """See `TaskStore.submit`."""
-        access, now = self._access, self._access.clock.now()
-        draft = self._draft(task, shards, now)
-        if draft.body is not None:
-            access.bodies.put(draft.body)
-        for record in draft.records:
-            access.history.put(task.id, record)
-        try:
-            access.sender.put(access.tables.tasks, draft.item, any_of(IS_ABSENT, HAS_EXPIRED), values_at(now))
-        except ConditionFailed as refused:
-            return self._already_there(draft, refused.row)
-        return Submission(draft.row.task, created=True)
+        new = drafted(self._access, task, shards)
+        put_before(self._access, new)
+        return put_row(self._access, new)
 
-    def _draft(self, task: Task, shards: int, now: datetime) -> _Draft:
-        row = lifecycle.submitted(task, life=self._access.ids.nonce(), now=now)
-        records = given_records(row.task.attempts, row.life)
-        item = new_row(row, partition=partition_of(row.task, shards))
-        if records:
-            item[Attr.LAST_ATTEMPT] = text(records[-1].key)
-        inline = contents.inline_body(row.task)
-        if item_size(inline) <= room_for_body(item):
-            return _Draft(row, item | inline, records)
-        ends_at = first_end(due_at=row.task.next_attempt_at or now, now=now)
-        body = self._access.bodies.body(row.task, self._access.ids.nonce(), ends_at)
-        return _Draft(row, item | outside(body.ref, ends_at, len(row.task.payload)), records, body)
 
-    def _already_there(self, draft: _Draft, came_back: Mapping[str, Any] | None) -> Submission:
-        task = draft.row.task
-        if came_back is None:
-            raise StoreFailed(
-                f"task {task.id} came and went while it was submitted", may_have_happened=True, task_id=task.id
-            )
-        stored = read_row(came_back)
-        if stored.life == draft.row.life:
-            return Submission(assembled(self._access, stored), created=True)
-        self._discard(draft, stored)
-        if stored.task.queue != task.queue:
-            raise TaskConflict(f"task {task.id} exists in queue {stored.task.queue}", task_id=task.id)
-        return Submission(assembled(self._access, stored), created=False)
+def put_row(access: Access, new: NewTaskItems) -> Submission:
+    """Write the row, or find out what is there in its place: our own of an earlier try, or another's.
 
-    def _discard(self, draft: _Draft, stored: StateRow) -> None:
-        # Another life holds the id, so nobody will ever name what this one had put. What stays is cleaned up later.
-        with contextlib.suppress(StoreFailed):
-            if draft.records:
-                self._access.history.discard(stored.task.id, [record.key for record in draft.records])
-            if draft.body is not None:
-                self._access.bodies.discard(stored.task.id, bodies=(draft.body.ref,))
+    Raises TaskConflict when the id is another queue's, or the task was forgotten meanwhile.
+    """
+    try:
+        access.sender.put(access.tables.tasks, new.item, any_of(IS_ABSENT, HAS_EXPIRED), values_at(new.now))
+    except ConditionFailed as refused:
+        return _already_there(access, new, refused.row)
+    return checked(access, new, Submission(new.task, created=True))
+
+
+def checked(access: Access, new: NewTaskItems, submission: Submission) -> Submission:
+    """The submission, unless the task's target or requester was forgotten while it was stored: then it goes again.
+
+    A task without references costs no read.
+    """
+    if not access.references.are_forgotten(new.digests, new.now):
+        return submission
+    end_life(access, new.task.id, new.row.life)
+    access.references.discard(new.task.id, new.row.life, new.digests)
+    raise forgotten(new.task.id)
+
+
+def _already_there(access: Access, new: NewTaskItems, came_back: Mapping[str, Any] | None) -> Submission:
+    task = new.task
+    if came_back is None:
+        raise StoreFailed(
+            f"task {task.id} came and went while it was submitted", may_have_happened=True, task_id=task.id
+        )
+    stored = read_row(came_back)
+    if stored.life == new.row.life:
+        return checked(access, new, Submission(assembled(access, stored), created=True))
+    if is_row_forgotten(access, stored):
+        # Its submitter died before it could find out.
+        end_life(access, task.id, stored.life)
+        return put_row(access, new)
+    discard_loser(access, new)
+    if stored.task.queue != task.queue:
+        raise TaskConflict(f"task {task.id} exists in queue {stored.task.queue}", task_id=task.id)
+    return Submission(assembled(access, stored), created=False)

@@ -7,7 +7,7 @@ leaves alone, are repeated here, with jitter.
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -24,19 +24,21 @@ T = TypeVar("T")
 MAX_TRIES: Final = 8
 _FIRST_PAUSE: Final = 0.025
 _LONGEST_PAUSE: Final = 1.0
-_BATCH: Final = 25
+BATCH: Final = 25
+"""The most items or statements of one request."""
 _START_IT: Final = "start the engine (rdq local), or mend AWS_ENDPOINT_URL"
 
 _ACTIONS: Final = {
     "get_item": "GetItem",
     "query": "Query",
+    "scan": "Scan",
     "put_item": "PutItem",
     "update_item": "UpdateItem",
     "delete_item": "DeleteItem",
     "batch_write_item": "BatchWriteItem",
     "transact_write_items": "TransactWriteItems",
 }
-_READS: Final = frozenset({"get_item", "query"})
+_READS: Final = frozenset({"get_item", "query", "scan"})
 
 
 class ConditionFailed(Exception):
@@ -122,6 +124,19 @@ class Sender:
         """One page of a query."""
         return self._send("query", expressed(request, values))
 
+    def scan(self, request: dict[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
+        """One page of a scan."""
+        return self._send("scan", expressed(request, values))
+
+    def query_all(self, request: dict[str, Any], values: Mapping[str, Value]) -> Iterator[Item]:
+        """What is on all the pages of a query, read as it is asked for."""
+        while True:
+            page = self.query(request, values)
+            yield from page["Items"]
+            if "LastEvaluatedKey" not in page:
+                return
+            request = {**request, "ExclusiveStartKey": page["LastEvaluatedKey"]}
+
     # -- writing ------------------------------------------------------------------------------------------------
 
     def put(self, table: str, item: Item, condition: str, values: Mapping[str, Value]) -> None:
@@ -134,6 +149,10 @@ class Sender:
         item: Item = answer.get("Attributes", {})
         return item
 
+    def change(self, request: dict[str, Any]) -> None:
+        """Update an item as `update_of` says it. Nobody needs to know the rest of it, so it needn't travel."""
+        self._send("update_item", request)
+
     def transact(self, items: Sequence[dict[str, Any]], *, nonce: str) -> None:
         """Write all of it or nothing. DynamoDB remembers `nonce` for ten minutes; after that the row's marks decide."""
         token = hashlib.sha256(nonce.encode()).hexdigest()[:32]
@@ -143,11 +162,23 @@ class Sender:
         """Delete an item on a condition."""
         self._send("delete_item", conditioned({"TableName": table, "Key": key}, condition, values))
 
+    def put_all(self, table: str, items: Iterable[Item]) -> None:
+        """Put items whose keys nobody else has; in batches, what is left unprocessed again. Never state rows."""
+        self._batches(table, [{"PutRequest": {"Item": item}} for item in items])
+
     def delete_all(self, table: str, keys: Iterable[Item]) -> None:
         """Delete items of which nobody needs the old content; in batches, what is left unprocessed again."""
-        waiting = [{"DeleteRequest": {"Key": key}} for key in keys]
+        self._batches(table, [{"DeleteRequest": {"Key": key}} for key in keys])
+
+    def execute_once(self, statements: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The engine's answer to each PartiQL statement. Sent once, and raising whatever it likes: see Inserts."""
+        answer = self._client.batch_execute_statement(Statements=list(statements))
+        answers: list[dict[str, Any]] = answer["Responses"]
+        return answers
+
+    def _batches(self, table: str, waiting: list[dict[str, Any]]) -> None:
         while waiting:
-            batch, waiting = waiting[:_BATCH], waiting[_BATCH:]
+            batch, waiting = waiting[:BATCH], waiting[BATCH:]
             self._batch(table, batch)
 
     def _batch(self, table: str, batch: list[dict[str, Any]]) -> None:

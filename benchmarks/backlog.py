@@ -1,0 +1,102 @@
+"""A sweep of a queue that has fallen behind: the requests that its claims take, whatever is due behind them."""
+
+from collections import Counter
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from rdq_core.domain.ids import encode_id
+from rdq_core.domain.times import to_millis
+from rdq_core.engine.sweep import SweepLimits
+from rdq_core.handlers.registry import Registry
+from rdq_core.runtime.log import Quiet
+from rdq_core.stores.dynamodb.schema import DUE_INDEX, Attr
+from rdq_core.testing.embedded import Embedded
+
+QUEUE: Final = "billing"
+SHARDS: Final = 4
+CLAIMED: Final = 100
+_STORED: Final = 200
+
+
+class Behind:
+    """A DynamoDB client whose due index can go on, behind what is stored, with as many entries as it takes.
+
+    No engine for tests could hold them: each query of moto or ministack goes through the whole table. It counts the
+    requests, and the index entries that they were answered.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._due_at = 0
+        self._unstored = 0
+        self.requests: Counter[str] = Counter()
+        self.entries_read = 0
+
+    def fall_behind(self, unstored: int, due_at: datetime) -> None:
+        """From now on each shard has so many entries more, due at this moment; count from nothing."""
+        self._unstored, self._due_at = unstored, to_millis(due_at)
+        self.requests.clear()
+        self.entries_read = 0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._client, name)
+        if not callable(found) or name in ("exceptions", "meta"):
+            return found
+
+        def call(**request: Any) -> Any:
+            self.requests[name] += 1
+            return found(**request)
+
+        return call
+
+    def query(self, **request: Any) -> Any:
+        """Stored entries first, which are the oldest, then the others."""
+        self.requests["query"] += 1
+        if request.get("IndexName") != DUE_INDEX:
+            return self._client.query(**request)
+        start = request.get("ExclusiveStartKey", {})
+        answer = {"Items": []} if "unstored" in start else self._client.query(**request)
+        until = int(request["ExpressionAttributeValues"][":until"]["N"])
+        if self._unstored and "LastEvaluatedKey" not in answer and until >= self._due_at:
+            self._append(answer, request, start.get("unstored", 0))
+        self.entries_read += len(answer["Items"])
+        return answer
+
+    def _append(self, answer: dict[str, Any], request: dict[str, Any], start: int) -> None:
+        room = request["Limit"] - len(answer["Items"])
+        end = min(start + room, self._unstored)
+        answer["Items"] += [_entry(number, self._due_at) for number in range(start, end)]
+        if end < self._unstored:
+            answer["LastEvaluatedKey"] = {"unstored": end}
+
+
+def _entry(number: int, due_at: int) -> dict[str, Any]:
+    return {
+        Attr.TASK_ID: {"S": encode_id((1 << 100) + number)},
+        Attr.DUE_AT: {"N": str(due_at)},
+        Attr.STATUS: {"S": "PENDING"},
+        Attr.FENCING_TOKEN: {"N": "1"},
+        Attr.HANDLER_REF: {"S": "charge"},
+    }
+
+
+def sweep_of(client: Any, due: int) -> Behind:
+    """The client after a sweep that has claimed and completed 100 tasks of so many that are due."""
+    behind = Behind(client)
+    local = Embedded(behind, {QUEUE: {"index_shards": SHARDS}}, events=Quiet())
+    for _ in range(_STORED):
+        local.rdq.submit(QUEUE, "charge", b"x" * 300)
+    local.advance("1h")
+    behind.fall_behind((due - _STORED) // SHARDS, local.clock.now())
+    registry = Registry(queues=[QUEUE])
+
+    def charge(payload: bytes) -> None:
+        del payload
+
+    registry.register("charge", charge)
+    sweeper = local.parts.sweeper(registry, serves=[QUEUE], worker="benchmark:1")
+    limits = SweepLimits(horizon=timedelta(0), linger=timedelta(0), max_tasks=CLAIMED)
+    done = sweeper.sweep(limits).total.completed
+    if done != CLAIMED:
+        raise RuntimeError(f"{done} tasks were completed instead of {CLAIMED}")
+    return behind
