@@ -46,6 +46,8 @@ KILLED_BY: Final[dict[str, str]] = {
     + "test_bodies.py::test_a_renewal_that_crashes_before_its_write_leaves_a_longer_life_and_no_shorter_one",
     "BODY_IS_AS_SEEN": _DYNAMODB + "test_renewing.py::test_a_body_that_stays_for_good_meanwhile_is_given_no_end",
     "IS_OF_SEEN_LIFE": _DYNAMODB + "test_remains.py::test_an_entry_that_another_life_has_put_meanwhile_stays",
+    "REFERENCES_ARE_AS_SEEN": _DYNAMODB
+    + "test_references.py::test_references_that_stay_for_good_meanwhile_are_given_no_end",
     "HAS_AN_END": _DYNAMODB + "test_references.py::test_keeping_a_missing_reference_makes_none",
     "IS_THIS_LIFE": _DYNAMODB + "test_references.py::test_a_new_task_under_the_id_of_one_that_is_being_forgotten_stays",
     "IS_NOT_DEAD": _DYNAMODB + "test_references.py::test_a_task_that_dies_while_it_is_forgotten_leaves_no_entry",

@@ -130,6 +130,34 @@ def test_a_redrive_after_a_long_rest_renews_the_references(world: World) -> None
     assert ends(world) == [60, 60]
 
 
+def test_references_of_work_that_nobody_claims_for_months_live_on(world: World) -> None:
+    world.submit(**OF_BOTH)
+    for _ in range(20):
+        world.clock.advance(20 * DAY)
+        world.store.renew(world.candidate(), now=world.now)
+        assert all(end is not None and end >= 30 for end in ends(world))
+    assert world.store.forget(ANN, now=world.now) == 1
+
+
+def test_references_that_stay_for_good_meanwhile_are_given_no_end(world: World) -> None:
+    claim = world.claimed(**OF_BOTH)
+    world.clock.advance(50 * DAY)
+    seen = world.candidate()
+    with FaultScript(world.client) as faults:
+        faults.interleave(lambda: world.bury(claim), "UpdateItem", at=3)
+        world.store.renew(seen, now=world.now)
+    assert ends(world) == [None, None]
+    assert "re" not in world.row()
+
+
+def test_a_row_that_ttl_removed_takes_lasting_references_along(world: World) -> None:
+    world.dead(**OF_BOTH)
+    row = world.row()
+    world.client.delete_item(TableName=TABLES.tasks, Key={"task_id": row["task_id"], "kind": row["kind"]})
+    world.store.clean_up({"dynamodb": {"OldImage": row}})
+    assert references(world) == []
+
+
 def test_in_ordinary_life_a_reference_is_not_touched_again(world: World) -> None:
     claim = world.claimed(**OF_BOTH)
     with FaultScript(world.client) as requests:

@@ -1,7 +1,7 @@
 """Cleaning up behind state rows that were removed or replaced, as the tasks table's stream tells it.
 
     T of a life removed (TTL, purge, forget) or replaced by another life
-        └► its attempt records, and the body and result that have no end of their own
+        └► its attempt records, and the body, result and references that have no end of their own
     a body or result removed, with content in S3 that no rule expires
         └► that content
 
@@ -41,6 +41,8 @@ class CleaningUp:
         body = None if Attr.BODY_ENDS_AT in old else text_of(old, Attr.BODY_REF)
         result = None if Attr.EXPIRES_AT in old else text_of(old, Attr.RESULT_REF)
         self._access.bodies.discard(task_id, bodies=(body,), results=(result,))
+        if Attr.REFERENCES_END_AT not in old:
+            self._access.references.discard(task_id, life, (text_of(old, Attr.REFERENCES) or "").split())
 
     def _clean_up_object(self, s3_key: str) -> None:
         objects = self._access.bodies.objects

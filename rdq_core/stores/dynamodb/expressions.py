@@ -11,7 +11,7 @@
     deletion ── IS_CONFIGURED · IS_NOT_DELETING, then IS_DELETING_AS_READ · IS_NOT_DELETED; back again ──
     IS_DELETED_AS_READ; a look ── NOBODY_LOOKED_YET or LOOKED_AT_AS_READ
     slot ── SLOT_IS_FREE or SLOT_IS_AS_SEEN; its end ── SLOT_IS_OURS
-    renewal ── BODY_IS_THERE · BODY_ENDS_SOONER, then BODY_IS_AS_SEEN
+    renewal ── BODY_IS_THERE · BODY_ENDS_SOONER, then BODY_IS_AS_SEEN or REFERENCES_ARE_AS_SEEN
     remains ── IS_OF_SEEN_LIFE
     rate limit ── NOBODY_TOOK_YET or IS_HANDED_OUT_AS_READ
 
@@ -99,6 +99,9 @@ BODY_ENDS_SOONER: Final = _clause("BODY_ENDS_SOONER", "#expires_at < :body_ends_
 BODY_IS_AS_SEEN: Final = _clause("BODY_IS_AS_SEEN", "#body_ref = :seen_body AND #body_ends_at = :seen_end")
 """The row still names the body that was renewed, with the end that was read: an edited task has another body, and one
 that stays for good has no end."""
+
+REFERENCES_ARE_AS_SEEN: Final = _clause("REFERENCES_ARE_AS_SEEN", "#references_end_at = :seen_references_end")
+"""The row remembers the end of its references that was read: those of one that stays for good have none any more."""
 
 IS_OF_SEEN_LIFE: Final = _clause("IS_OF_SEEN_LIFE", "#life = :seen_life")
 """The entry is of the life that was found to be gone: the id's next life may have died since, and put its own there."""
