@@ -16,7 +16,7 @@ from rdq_core.stores.dynamodb.bodies import Outside, first_end
 from rdq_core.stores.dynamodb.expressions import HAS_EXPIRED, IS_ABSENT, any_of
 from rdq_core.stores.dynamodb.history import given_records
 from rdq_core.stores.dynamodb.items import StateRow, new_row, outside, read_row, room_for_body
-from rdq_core.stores.dynamodb.reading import assembled
+from rdq_core.stores.dynamodb.reading import as_written, whole
 from rdq_core.stores.dynamodb.records import Record
 from rdq_core.stores.dynamodb.schema import Attr
 from rdq_core.stores.dynamodb.transact import ConditionFailed
@@ -68,16 +68,17 @@ class Submitting:
     def _already_there(self, draft: _Draft, came_back: Mapping[str, Any] | None) -> Submission:
         task = draft.row.task
         if came_back is None:
-            raise StoreFailed(
-                f"task {task.id} came and went while it was submitted", may_have_happened=True, task_id=task.id
-            )
+            raise _came_and_went(task)
         stored = read_row(came_back)
         if stored.life == draft.row.life:
-            return Submission(assembled(self._access, stored), created=True)
+            return Submission(as_written(self._access, stored), created=True)
         self._discard(draft, stored)
         if stored.task.queue != task.queue:
             raise TaskConflict(f"task {task.id} exists in queue {stored.task.queue}", task_id=task.id)
-        return Submission(assembled(self._access, stored), created=False)
+        present = whole(self._access, stored)
+        if present is None:
+            raise _came_and_went(task)
+        return Submission(present, created=False)
 
     def _discard(self, draft: _Draft, stored: StateRow) -> None:
         # Another life holds the id, so nobody will ever name what this one had put. What stays is cleaned up later.
@@ -86,3 +87,12 @@ class Submitting:
                 self._access.history.discard(stored.task.id, [record.key for record in draft.records])
             if draft.body is not None:
                 self._access.bodies.discard(stored.task.id, bodies=(draft.body.ref,))
+
+
+def _came_and_went(task: Task) -> StoreFailed:
+    return StoreFailed(
+        f"task {task.id} came and went while it was submitted",
+        may_have_happened=True,
+        task_id=task.id,
+        hint="submit it again: nothing is stored under its id now",
+    )
