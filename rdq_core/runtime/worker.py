@@ -12,7 +12,7 @@ from rdq_core.engine.ports import HandlerSource
 from rdq_core.engine.report import SweepReport
 from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import SweepLimits
-from rdq_core.errors import InputInvalid
+from rdq_core.errors import InputInvalid, RdqError
 from rdq_core.runtime.invocation import worker_name
 from rdq_core.runtime.wiring import Parts
 
@@ -56,7 +56,11 @@ class Worker:
 
     def stop(self) -> None:
         """Claim nothing more; ask handlers to stop, and release what they give up or haven't done after the grace."""
-        self._stop.request(deadline=self._parts.clock.now() + self._grace)
+        try:
+            deadline = self._parts.clock.now() + self._grace
+        except RdqError:  # storage has never answered, so nothing was claimed and there is nothing to wait for
+            deadline = None
+        self._stop.request(deadline=deadline)
 
     def stop_on_signals(self) -> None:
         """Stop on SIGTERM and SIGINT; at once, leaving leases to lapse, on the second. For the main thread only."""
