@@ -1,10 +1,8 @@
 """Storing a new task: body and earlier failures first, then the state row, whose condition decides."""
 
 import contextlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from rdq_core.domain import lifecycle
 from rdq_core.domain.task import Task
@@ -49,7 +47,7 @@ class Submitting:
         try:
             access.sender.put(access.tables.tasks, draft.item, any_of(IS_ABSENT, HAS_EXPIRED), values_at(now))
         except ConditionFailed as refused:
-            return self._already_there(draft, refused.row)
+            return self._already_there(draft, refused)
         return Submission(draft.row.task, created=True)
 
     def _draft(self, task: Task, shards: int, now: datetime) -> _Draft:
@@ -65,14 +63,15 @@ class Submitting:
         body = self._access.bodies.body(row.task, self._access.ids.nonce(), ends_at)
         return _Draft(row, item | outside(body.ref, ends_at, len(row.task.payload)), records, body)
 
-    def _already_there(self, draft: _Draft, came_back: Mapping[str, Any] | None) -> Submission:
+    def _already_there(self, draft: _Draft, refused: ConditionFailed) -> Submission:
         task = draft.row.task
-        if came_back is None:
+        if refused.row is None:
             raise _came_and_went(task)
-        stored = read_row(came_back)
+        stored = read_row(refused.row)
         if stored.life == draft.row.life:
             return Submission(as_written(self._access, stored), created=True)
-        self._discard(draft, stored)
+        if not refused.in_doubt:
+            self._discard(draft, stored)
         if stored.task.queue != task.queue:
             raise TaskConflict(f"task {task.id} exists in queue {stored.task.queue}", task_id=task.id)
         present = whole(self._access, stored)
@@ -81,7 +80,8 @@ class Submitting:
         return Submission(present, created=False)
 
     def _discard(self, draft: _Draft, stored: StateRow) -> None:
-        # Another life holds the id, so nobody will ever name what this one had put. What stays is cleaned up later.
+        # Another life holds the id, and no try of ours is under way that could still come when that one has ended: so
+        # nobody will ever name what this one had put. What stays is cleaned up later.
         with contextlib.suppress(StoreFailed):
             if draft.records:
                 self._access.history.discard(stored.task.id, [record.key for record in draft.records])
