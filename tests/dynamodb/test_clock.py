@@ -1,3 +1,4 @@
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -55,6 +56,22 @@ class Machine:
     def error(self) -> float:
         """By how much rdq's time is off, in seconds."""
         return abs((self.clock.now() - self.true()).total_seconds())
+
+
+class Unreachable(Machine):
+    """A machine whose requests fail while `is_cut_off`; a `refusal` is an answer all the same."""
+
+    is_cut_off = False
+    refusal = False
+    failures = 0
+
+    def request(self) -> None:
+        if self.refusal:
+            super().request()
+        if self.is_cut_off or self.refusal:
+            self.failures += 1
+            raise ConnectionError
+        super().request()
 
 
 @pytest.mark.parametrize("offset", [600, -600, 3, -3, 86_400 * 365])
@@ -171,16 +188,70 @@ def test_answers_that_contradict_each_other_leave_the_newest() -> None:
 
 
 def test_a_probe_that_fails_is_not_repeated_at_every_look_at_the_clock() -> None:
-    asked: list[int] = []
+    machine = Unreachable()
+    machine.clock.now()
+    machine.is_cut_off = True
+    machine.passed += 601
+    for _ in range(5):
+        machine.clock.now()
+    assert machine.failures == 1
 
-    def fails() -> None:
-        asked.append(1)
-        raise ConnectionError
 
-    machine = Machine()
-    clock = StorageClock(machine, probe=fails)
-    assert [clock.now() == machine.now() for _ in range(5)] == [True] * 5
-    assert asked == [1]
+def test_no_time_is_told_before_the_first_answer() -> None:
+    machine = Unreachable(600)
+    machine.is_cut_off = True
+    with pytest.raises(ConnectionError):
+        machine.clock.now()
+    machine.is_cut_off = False
+    assert machine.error() < 2
+
+
+def test_a_question_that_is_refused_is_answered_all_the_same() -> None:
+    machine = Unreachable(600)
+    machine.refusal = True
+    assert machine.error() < 2
+
+
+@pytest.mark.parametrize("step", [600, -600])
+def test_a_clock_that_is_set_while_storage_is_out_of_reach_goes_on_by_the_time_that_has_passed(step: float) -> None:
+    machine = Unreachable(20)
+    machine.clock.now()
+    machine.is_cut_off = True
+    machine.offset += step
+    machine.passed += 30
+    assert machine.error() < 2
+
+
+def test_what_has_expired_is_better_than_nothing_while_storage_is_out_of_reach() -> None:
+    machine = Unreachable(600)
+    machine.clock.now()
+    machine.is_cut_off = True
+    machine.passed += 3600
+    assert machine.error() < 3
+    assert machine.clock.now() <= machine.true() + timedelta(seconds=2)
+
+
+def test_nobody_is_told_the_machines_time_while_another_thread_asks_for_the_right_one() -> None:
+    machine = Machine(600)
+    asking, may_answer = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        asking.set()
+        assert may_answer.wait(10)
+        machine.request()
+
+    clock = StorageClock(machine, probe=slow)
+    machine.clock = clock
+    told: list[datetime] = []
+    threads = [threading.Thread(target=lambda: told.append(clock.now())) for _ in range(2)]
+    threads[0].start()
+    assert asking.wait(10)
+    threads[1].start()
+    threads[1].join(0.05)
+    may_answer.set()
+    for thread in threads:
+        thread.join()
+    assert [abs((each - machine.true()).total_seconds()) < 2 for each in told] == [True, True]
 
 
 def test_it_learns_from_the_answers_of_a_client(engine: Engine) -> None:

@@ -8,7 +8,10 @@ bounds how far the machine's clock is off. Bounds of many answers are intersecte
 little as possible: an exact clock lies within every bound and is never touched. So workers whose clocks are minutes
 apart agree, to within a second or two, on what is due and when a lease ends.
 
-The invariant: `now` never goes back, and is never told by a clock that no answer has been held against.
+The invariant: `now` never goes back, and is never told by a clock that no answer has been held against: before the
+first one it is not told at all. While nothing new is known later on, because the machine's clock was set or storage
+can't be reached, the last time that was proved goes on by the monotonic clock, which is late at worst: no live lease is
+taken over by it.
 """
 
 import threading
@@ -72,27 +75,38 @@ class Bounds:
 class StorageClock:
     """A `Clock` over the machine's own. `listen_to` the DynamoDB clients that it shall learn from.
 
-    `probe` makes any request on such a client; it is called when the time is asked for and nothing is known about it. A
-    probe that fails leaves the machine's clock uncorrected: without storage nothing can be claimed anyway.
+    `probe` makes any request on such a client; it is called when the time is asked for and nothing is known about it.
+    What it raises before there was a first answer, `now` raises: who can't reach storage has nothing to claim.
     """
 
     def __init__(self, machine: Clock, *, probe: Callable[[], object] | None = None) -> None:
         self._machine = machine
         self._probe = probe
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler asks for the time between any two bytecodes of a thread that holds them.
+        self._lock, self._asking = threading.RLock(), threading.RLock()
         self._sent = threading.local()
         self._bounds: Bounds | None = None
+        self._proved: tuple[datetime, float] | None = None
         self._latest = EPOCH
         self._asked_at = float("-inf")
 
     # -- the port -------------------------------------------------------------------------------------------------
 
     def now(self) -> datetime:
-        """The present moment by storage's clock: aware, UTC, cut to milliseconds, never earlier than told before."""
+        """The present moment by storage's clock: aware, UTC, cut to milliseconds, never earlier than told before.
+
+        Raises StoreFailed or Unavailable while storage has not answered once.
+        """
         bounds = self._known() or self._asked()
-        corrected = self._machine.now() + timedelta(seconds=bounds.correction if bounds else 0.0)
+        here, monotonic = self._machine.now(), self._machine.monotonic()
         with self._lock:
-            self._latest = max(self._latest, cut_to_millis(corrected))
+            if bounds is not None:
+                self._proved = (here + timedelta(seconds=bounds.correction), monotonic)
+            elif self._proved is None:  # answers without a date, or nobody to ask: there is no better clock
+                return cut_to_millis(here)
+            proved, since = self._proved
+            passed = timedelta(seconds=(monotonic - since) * (1 - _DRIFT))
+            self._latest = max(self._latest, cut_to_millis(proved + passed))
             return self._latest
 
     def monotonic(self) -> float:
@@ -141,17 +155,24 @@ class StorageClock:
             return None if self._bounds is None else self._bounds.seen_from(reading)
 
     def _asked(self) -> Bounds | None:
-        """What a request of our own proves; at most one a second is made."""
-        with self._lock:
-            now = self._machine.monotonic()
-            if self._probe is None or now - self._asked_at < _ASK_AGAIN_AFTER:
-                return None
-            self._asked_at = now
-        try:
-            self._probe()
-        except Exception:  # noqa: BLE001 - whoever needs storage next will be told what is wrong with it
+        """What a request of our own proves. Whoever has nothing else to go by waits for it, as long as another asks."""
+        if not self._asking.acquire(blocking=self._proved is None):
             return None
+        try:
+            known, now = self._known(), self._machine.monotonic()
+            if known is None and self._probe is not None and now - self._asked_at >= self._patience:
+                self._asked_at = now
+                self._probe()
+        except Exception:  # a refusal is an answer too
+            if self._known() is None and self._proved is None:
+                raise
+        finally:
+            self._asking.release()
         return self._known()
+
+    @property
+    def _patience(self) -> float:
+        return 0.0 if self._proved is None else _ASK_AGAIN_AFTER
 
     def _on_send(self, **_event: Any) -> None:
         self._sent.reading = self._reading()

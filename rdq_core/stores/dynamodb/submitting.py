@@ -1,8 +1,5 @@
 """Storing a new task: what its row will name first, then the row, whose condition decides."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from rdq_core.domain.references import forgotten
 from rdq_core.domain.task import Task
 from rdq_core.engine.ports import Submission
@@ -12,7 +9,7 @@ from rdq_core.stores.dynamodb.drafting import NewTaskItems, discard_loser, draft
 from rdq_core.stores.dynamodb.expressions import HAS_EXPIRED, IS_ABSENT, any_of
 from rdq_core.stores.dynamodb.forgetting import end_life, is_row_forgotten
 from rdq_core.stores.dynamodb.items import read_row
-from rdq_core.stores.dynamodb.reading import assembled
+from rdq_core.stores.dynamodb.reading import as_written, whole
 from rdq_core.stores.dynamodb.transact import ConditionFailed
 
 
@@ -36,7 +33,7 @@ def put_row(access: Access, new: NewTaskItems) -> Submission:
     try:
         access.sender.put(access.tables.tasks, new.item, any_of(IS_ABSENT, HAS_EXPIRED), values_at(new.now))
     except ConditionFailed as refused:
-        return _already_there(access, new, refused.row)
+        return _already_there(access, new, refused)
     return checked(access, new, Submission(new.task, created=True))
 
 
@@ -52,20 +49,31 @@ def checked(access: Access, new: NewTaskItems, submission: Submission) -> Submis
     raise forgotten(new.task.id)
 
 
-def _already_there(access: Access, new: NewTaskItems, came_back: Mapping[str, Any] | None) -> Submission:
+def _already_there(access: Access, new: NewTaskItems, refused: ConditionFailed) -> Submission:
     task = new.task
-    if came_back is None:
-        raise StoreFailed(
-            f"task {task.id} came and went while it was submitted", may_have_happened=True, task_id=task.id
-        )
-    stored = read_row(came_back)
+    if refused.row is None:
+        raise _came_and_went(task)
+    stored = read_row(refused.row)
     if stored.life == new.row.life:
-        return checked(access, new, Submission(assembled(access, stored), created=True))
+        return checked(access, new, Submission(as_written(access, stored), created=True))
     if is_row_forgotten(access, stored):
         # Its submitter died before it could find out.
         end_life(access, task.id, stored.life)
         return put_row(access, new)
-    discard_loser(access, new)
+    if not refused.in_doubt:  # else a try of ours may yet come, when the other life has ended, and name what was put
+        discard_loser(access, new)
     if stored.task.queue != task.queue:
         raise TaskConflict(f"task {task.id} exists in queue {stored.task.queue}", task_id=task.id)
-    return Submission(assembled(access, stored), created=False)
+    present = whole(access, stored)
+    if present is None:
+        raise _came_and_went(task)
+    return Submission(present, created=False)
+
+
+def _came_and_went(task: Task) -> StoreFailed:
+    return StoreFailed(
+        f"task {task.id} came and went while it was submitted",
+        may_have_happened=True,
+        task_id=task.id,
+        hint="submit it again: nothing is stored under its id now",
+    )

@@ -42,11 +42,15 @@ _READS: Final = frozenset({"get_item", "query", "scan"})
 
 
 class ConditionFailed(Exception):
-    """A condition did not hold, and nothing was written. `row` is the item as it is now, None when there is none."""
+    """A condition did not hold, and nothing was written. `row` is the item as it is now, None when there is none.
 
-    def __init__(self, rows: Mapping[int, Mapping[str, Any] | None]) -> None:
+    With `in_doubt`, nobody knows what became of an earlier try of the same request: it may even arrive later on.
+    """
+
+    def __init__(self, rows: Mapping[int, Mapping[str, Any] | None], *, in_doubt: bool = False) -> None:
         super().__init__("a condition did not hold")
         self.rows = rows
+        self.in_doubt = in_doubt
 
     @property
     def row(self) -> Mapping[str, Any] | None:
@@ -55,10 +59,11 @@ class ConditionFailed(Exception):
 
 
 class Refused(Exception):
-    """A request failed in a way that sending it again doesn't help."""
+    """A request failed in a way that sending it again doesn't help. `in_doubt` is what came of the tries before."""
 
-    def __init__(self, fault: Fault, error: Exception) -> None:
+    def __init__(self, fault: Fault, error: Exception, *, in_doubt: bool = False) -> None:
         super().__init__(fault.code)
+        self.in_doubt = in_doubt
         self.fault = fault
         self.error = error
 
@@ -66,7 +71,8 @@ class Refused(Exception):
 class Patience:
     """Sends a request again while its failures pass, with jitter, a bounded number of times."""
 
-    def __init__(self, jitter: Jitter, sleeper: Sleeper) -> None:
+    def __init__(self, jitter: Jitter, sleeper: Sleeper, *, tries: int = MAX_TRIES) -> None:
+        self._tries = tries
         self._jitter = jitter
         self._sleeper = sleeper
         self._never = threading.Event()
@@ -74,13 +80,13 @@ class Patience:
     def send(self, call: Callable[[], T], *, what: str, writes: bool) -> T:
         """The answer. Raises Refused when trying again doesn't help, StoreFailed when it has not helped."""
         may_have_happened = False
-        for tried in range(MAX_TRIES):
+        for tried in range(self._tries):
             try:
                 return call()
             except (ClientError, BotoCoreError) as error:
                 fault = understand(error)
                 if not fault.kind.is_worth_another_try:
-                    raise Refused(fault, error) from None
+                    raise Refused(fault, error, in_doubt=may_have_happened) from None
                 place = f" at {found}" if (found := endpoint_of(error)) else ""
                 if nobody_listens(error):
                     raise StoreFailed(
@@ -89,10 +95,10 @@ class Patience:
                         hint=_START_IT,
                     ) from None
             may_have_happened = may_have_happened or fault.kind.may_have_happened
-            if tried + 1 < MAX_TRIES:
+            if tried + 1 < self._tries:
                 self.pause(tried, longer=fault.kind is Kind.THROTTLED)
         raise StoreFailed(
-            f"{what} failed {MAX_TRIES} times: {fault.code}{place}", may_have_happened=may_have_happened and writes
+            f"{what} failed {self._tries} times: {fault.code}{place}", may_have_happened=may_have_happened and writes
         )
 
     def pause(self, tried: int, *, longer: bool) -> None:
@@ -106,12 +112,12 @@ class Sender:
     """Sends requests to DynamoDB through a low-level boto3 client.
 
     Raises ConditionFailed, StoreFailed when patience is at its end, Unavailable when only a person can help, and
-    botocore's own error where the request itself is wrong, which is a bug of ours.
+    botocore's own error where the request itself is wrong, which is a bug of ours. `tries` bounds its patience.
     """
 
-    def __init__(self, client: Any, *, jitter: Jitter, sleeper: Sleeper) -> None:
+    def __init__(self, client: Any, *, jitter: Jitter, sleeper: Sleeper, tries: int = MAX_TRIES) -> None:
         self._client = client
-        self._patience = Patience(jitter, sleeper)
+        self._patience = Patience(jitter, sleeper, tries=tries)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -221,7 +227,7 @@ def update_of(
 
 def _final(refused: Refused, action: str, tables: str) -> Exception:
     if refused.fault.kind is Kind.CONDITION:
-        return ConditionFailed(refused.fault.rows)
+        return ConditionFailed(refused.fault.rows, in_doubt=refused.in_doubt)
     if refused.fault.kind is Kind.UNAVAILABLE:
         return _unavailable(refused.fault, action, tables)
     return refused.error
