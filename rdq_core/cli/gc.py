@@ -22,9 +22,9 @@ def gc(
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count it, and remove nothing.")] = False,
 ) -> None:
-    """Remove what tasks that are gone have left behind: normally nothing.
+    """Remove what tasks that are gone have left behind.
 
-    It reads both tables whole, so run it now and then only.
+    Normally that is nothing. It reads both tables whole, so run it now and then only.
     """
     watched = screen.is_for_people and sys.stderr.isatty()
     done = collect(parts().store, dry_run=dry_run, progress=_tell_progress if watched else None)

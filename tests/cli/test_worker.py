@@ -43,7 +43,7 @@ def local(moto: Engine, shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path:
         yield server
 
 
-def worker(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+def worker(folder: Path, *arguments: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
     environment = {**os.environ, "AWS_DEFAULT_REGION": REGION}
     return subprocess.Popen(
         [RDQ, "worker", "payments", *arguments],
@@ -51,8 +51,18 @@ def worker(folder: Path, *arguments: str) -> subprocess.Popen[str]:
         env=environment,
         text=True,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
     )
+
+
+def test_on_a_terminal_a_worker_says_what_it_serves_and_how_to_stop_it(local: AtomicMotoServer, tmp_path: Path) -> None:
+    ours, its = os.openpty()
+    with worker(tmp_path, "--drain", "--drain-horizon", "1s", stderr=its) as process:
+        os.close(its)
+        with os.fdopen(ours, encoding="utf-8", newline="") as terminal:
+            assert terminal.readline().rstrip() == "serving billing; Ctrl-C stops"
+            process.communicate(timeout=40)
+    assert process.returncode == 0
 
 
 def test_a_draining_worker_runs_what_is_due_and_reports(shell: Shell, local: AtomicMotoServer, tmp_path: Path) -> None:
