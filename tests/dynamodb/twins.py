@@ -236,7 +236,7 @@ def submit_many(twins: Twins, task_id: str, variant: int) -> Call:
 
 def claim(twins: Twins, task_id: str, variant: int) -> Call:
     candidate = twins.candidate(task_id)
-    if candidate is not None and variant & 1:
+    if candidate is not None and variant & 3:
         twins.clock.advance(max(candidate.due_at - twins.clock.now(), timedelta(0)))
     grant = a_grant(twins.clock.now(), lease=LEASE)
 
@@ -292,7 +292,7 @@ def by_holder(verb: str, act: Callable[[Twins, int, TaskStore, Claim], Any]) -> 
 
     def make(twins: Twins, task_id: str, variant: int) -> Call:
         claims = twins.claims.get(task_id, [])
-        chosen = (None, None) if not claims else claims[0 if variant == 7 else -1]
+        chosen = (None, None) if not claims else claims[0 if variant == 15 else -1]
         # Everything is decided now, so a call that is made again is the same.
         return Call(
             verb, task_id, lambda store, mine: NOT_THERE if mine is None else act(twins, variant, store, mine), chosen
@@ -345,7 +345,7 @@ def of_entry(verb: str, act: Callable[..., Any]) -> Callable[[Twins, str, int], 
     def make(twins: Twins, task_id: str, variant: int) -> Call:
         twins.clock.advance("1s")
         entries = twins.entries.get(task_id, [])
-        chosen = (None, None) if not entries else entries[0 if variant == 7 else -1]
+        chosen = (None, None) if not entries else entries[0 if variant == 15 else -1]
         done = partial(act, variant=variant, now=twins.clock.now(), op_id=twins.op())
         return Call(verb, task_id, lambda store, entry: NOT_THERE if entry is None else done(store, entry), chosen)
 
@@ -388,21 +388,20 @@ VERBS: Final[dict[str, Verb]] = {
 
 LIKELY: Final[dict[Status | None, Sequence[str]]] = {
     None: ("submit", "submit many"),
-    Status.PENDING: (*5 * ("claim",), "cancel", "forget", "submit"),
+    Status.PENDING: (*9 * ("claim",), "cancel", "forget"),
     Status.IN_FLIGHT: (
-        "heartbeat",
-        "complete",
-        "reschedule",
         "dead-letter",
-        "dead-letter",
+        "dead-letter lapsed",
         "release",
+        "reschedule",
+        "heartbeat",
         "reclaim",
+        "complete",
+        "dead-letter",
         "dead-letter lapsed",
-        "dead-letter lapsed",
-        "cancel",
     ),
-    Status.DEAD: ("redrive", "redrive", "purge", "purge", "forget"),
-    Status.SUCCEEDED: ("submit", "forget"),
+    Status.DEAD: ("redrive", "purge", "redrive", "purge"),
+    Status.SUCCEEDED: ("forget", "submit"),
     Status.CANCELLED: ("submit many", "forget"),
 }
 """What is often done to a task in a status; everything else is tried now and then, and refused."""
