@@ -79,17 +79,18 @@ def test_an_order_that_cannot_be_charged_is_refused_and_not_kept(local: Embedded
 
 @pytest.fixture
 def orders(local: Embedded) -> Orders:
+    table = f"{local.tables.tasks}-orders"  # a name of its own, as rdq's tables have: mocks may share them
     local.client.create_table(
-        TableName="orders",
+        TableName=table,
         KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
         AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
         BillingMode="PAY_PER_REQUEST",
     )
-    return Orders(local.rdq, local.client, "orders")
+    return Orders(local.rdq, local.client, table)
 
 
-def stored(local: Embedded) -> list[str]:
-    return [item["id"]["S"] for item in local.client.scan(TableName="orders")["Items"]]
+def stored(orders: Orders) -> list[str]:
+    return [item["id"]["S"] for item in orders.client.scan(TableName=orders.table)["Items"]]
 
 
 def test_an_order_that_is_placed_is_charged(
@@ -97,23 +98,23 @@ def test_an_order_that_is_placed_is_charged(
 ) -> None:
     status, answer = orders.place(ORDER)
     local.drain(checkout.registry)
-    assert (status, stored(local), bank.payments) == (202, ["order-7"], {"order-7": "payment of 5"})
+    assert (status, stored(orders), bank.payments) == (202, ["order-7"], {"order-7": "payment of 5"})
     assert local.rdq.get(answer["accepted"]).status is Status.SUCCEEDED
 
 
 def test_an_order_that_is_placed_again_is_the_same_order(local: Embedded, orders: Orders) -> None:
     assert orders.place(ORDER) == orders.place(ORDER)
-    assert (stored(local), local.parts.store.counts("payments.charge").pending) == (["order-7"], 1)
+    assert (stored(orders), local.parts.store.counts("payments.charge").pending) == (["order-7"], 1)
 
 
 def test_an_order_that_cannot_be_written_is_not_charged(local: Embedded, orders: Orders) -> None:
-    local.client.put_item(TableName="orders", Item={"id": {"S": "order-7"}})
+    local.client.put_item(TableName=orders.table, Item={"id": {"S": "order-7"}})
     assert orders.place(ORDER)[0] == 409
     assert local.parts.store.counts("payments.charge").pending == 0
 
 
 def test_any_other_error_is_raised(local: Embedded, orders: Orders) -> None:
-    local.client.delete_table(TableName="orders")
+    local.client.delete_table(TableName=orders.table)
     with pytest.raises(local.client.exceptions.ClientError):
         orders.place(ORDER)
     assert local.parts.store.counts("payments.charge").pending == 0
