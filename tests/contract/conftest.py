@@ -15,7 +15,7 @@ from tests.support.stores import ALL_ENGINES, EPOCH_OF_TESTS, Dynamo, dynamo_on
 
 @pytest.fixture(params=ALL_ENGINES)
 def bench(request: pytest.FixtureRequest) -> Bench:
-    """An empty store: the one in memory, DynamoDB's on atomic moto, and DynamoDB's on ministack."""
+    """An empty store: the one in memory, and DynamoDB's on the strict double, on atomic moto and on ministack."""
     if request.param == "memory":
         return in_memory()
     return on_tables(dynamo_on(request.getfixturevalue(request.param)))

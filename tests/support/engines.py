@@ -7,14 +7,15 @@ that is empty and its own, without tables: `create_tables` of `rdq_core.stores.d
 import itertools
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import boto3
 import pytest
 from botocore.config import Config
 from moto.backends import get_backend
 
+from rdq_core.testing.fake_dynamodb import Database, FakeClient
 from rdq_core.testing.moto import atomic_moto
 from tests.support.ministack import Ministack
 
@@ -36,7 +37,7 @@ _accounts = itertools.count(1)
 class Engine:
     """An empty AWS of one test's own. `endpoint_url` is None where only this process can reach it."""
 
-    name: Literal["moto", "ministack"]
+    name: Literal["moto", "ministack", "double"]
     access_key: str = "test"
     endpoint_url: str | None = None
 
@@ -71,6 +72,24 @@ class Engine:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Double(Engine):
+    """The strict double of this process: DynamoDB alone, and no more of it than rdq uses. It can't be disturbed."""
+
+    database: Database = field(default_factory=Database)
+
+    def client(self, service: str, *, attempts: int = 1) -> Any:
+        """A client on the double, whatever the number of attempts: it never fails."""
+        if service != "dynamodb":
+            raise RuntimeError(f"the double does not play {service}")
+        return FakeClient(self.database)
+
+    @property
+    def dynamodb(self) -> "DynamoDBClient":
+        """A new client on the double."""
+        return cast("DynamoDBClient", self.client("dynamodb"))
+
+
 @pytest.fixture(scope="session")
 def moto_session() -> Iterator[None]:
     """One mock a session: a new one for each test would cost ten times as much as its tables."""
@@ -91,6 +110,12 @@ def moto(moto_session: None) -> Engine:
     for service in SERVICES:
         get_backend(service).reset()
     return Engine("moto")
+
+
+@pytest.fixture
+def double() -> Engine:
+    """A double that nobody has used."""
+    return Double("double")
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""rdq's stores on every engine: in memory, on atomic moto, and on ministack.
+"""rdq's stores on every engine: in memory, on the strict double, on atomic moto, and on ministack.
 
-A test that asks for `store` or `queues` runs on all three; `on_dynamodb` gives the two that have requests to disturb.
+A test that asks for `store` or `queues` runs on all of them; `on_dynamodb` gives the two that have requests to disturb.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ TABLES: Final = Tables("rdq-tasks", "rdq-dlq", "rdq-control", "rdq-audit")
 
 SHARDS: Final = 4
 
-ALL_ENGINES: Final = ("memory", "moto", pytest.param("ministack", marks=pytest.mark.ministack))
+ALL_ENGINES: Final = ("memory", "double", "moto", pytest.param("ministack", marks=pytest.mark.ministack))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,8 @@ class Dynamo:
         for table in (self.tables.tasks, self.tables.dlq):
             answer = client.query(
                 TableName=table,
-                KeyConditionExpression="task_id = :id",
+                KeyConditionExpression="#task_id = :id",
+                ExpressionAttributeNames={"#task_id": "task_id"},
                 ExpressionAttributeValues={":id": {"S": task_id}},
                 ConsistentRead=True,
             )
