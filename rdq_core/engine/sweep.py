@@ -189,8 +189,10 @@ class _Sweep:
     @property
     def _horizon(self) -> datetime:
         """Up to when due times are of interest."""
-        horizon = self._limits.horizon
-        return self._clock.now() + _FAR_AHEAD if horizon is None else self._last_event + horizon
+        if self._limits.horizon is None:
+            return self._clock.now() + _FAR_AHEAD
+        # What is due has to be seen however long ago the last thing happened: a slow handler may still be under way.
+        return max(self._clock.now(), self._last_event + self._limits.horizon)
 
     def _wait(self, until: datetime | None) -> None:
         """Until then, or a run ends, or the stop is requested. None leaves it to the end of a run."""

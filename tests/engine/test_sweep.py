@@ -1,4 +1,5 @@
 import threading
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -151,6 +152,25 @@ def test_work_due_beyond_the_horizon_is_left_to_a_later_sweep() -> None:
     start = world.clock.now()
     assert world.sweep(SweepLimits()).claimed == 0
     assert world.clock.now() - start < timedelta(seconds=5)
+
+
+class SleepsForHours:
+    """What looks to a worker like a machine that is seldom awake; it keeps a test of days short."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def wait(self, wake: threading.Event, seconds: float) -> bool:
+        self._world.clock.advance("1h")
+        return wake.is_set()
+
+
+def test_a_worker_that_was_idle_for_days_still_sees_what_comes() -> None:
+    world = World()
+    world.parts = replace(world.parts, idle=SleepsForHours(world))
+    world.handler(lambda _order: None)
+    world.submit(run_at=world.clock.now() + timedelta(days=3))
+    assert world.sweep(SweepLimits(horizon=None, deadline=world.clock.now() + timedelta(days=4))).completed == 1
 
 
 def test_nothing_is_claimed_after_the_deadline() -> None:
