@@ -1,3 +1,4 @@
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -181,6 +182,77 @@ def test_a_probe_that_fails_is_not_repeated_at_every_look_at_the_clock() -> None
     clock = StorageClock(machine, probe=fails)
     assert [clock.now() == machine.now() for _ in range(5)] == [True] * 5
     assert asked == [1]
+
+
+class Unreachable(Machine):
+    """A machine whose requests fail while `is_cut_off`; a `refusal` is an answer all the same."""
+
+    is_cut_off = False
+    refusal = False
+
+    def request(self) -> None:
+        if self.refusal:
+            super().request()
+        if self.is_cut_off or self.refusal:
+            raise ConnectionError
+        super().request()
+
+
+def test_a_fast_clock_whose_first_question_fails_is_right_from_the_next_answer_on() -> None:
+    machine = Unreachable(600)
+    machine.is_cut_off = True
+    machine.clock.now()
+    machine.is_cut_off = False
+    machine.request()
+    assert machine.error() < 2
+
+
+def test_a_question_that_is_refused_is_answered_all_the_same() -> None:
+    machine = Unreachable(600)
+    machine.refusal = True
+    assert machine.error() < 2
+
+
+@pytest.mark.parametrize("step", [600, -600])
+def test_a_clock_that_is_set_while_storage_is_out_of_reach_goes_on_by_the_time_that_has_passed(step: float) -> None:
+    machine = Unreachable(20)
+    machine.clock.now()
+    machine.is_cut_off = True
+    machine.offset += step
+    machine.passed += 30
+    assert machine.error() < 2
+
+
+def test_what_has_expired_is_better_than_nothing_while_storage_is_out_of_reach() -> None:
+    machine = Unreachable(600)
+    machine.clock.now()
+    machine.is_cut_off = True
+    machine.passed += 3600
+    assert machine.error() < 3
+    assert machine.clock.now() <= machine.true() + timedelta(seconds=2)
+
+
+def test_nobody_is_told_the_machines_time_while_another_thread_asks_for_the_right_one() -> None:
+    machine = Machine(600)
+    asking, may_answer = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        asking.set()
+        assert may_answer.wait(10)
+        machine.request()
+
+    clock = StorageClock(machine, probe=slow)
+    machine.clock = clock
+    told: list[datetime] = []
+    threads = [threading.Thread(target=lambda: told.append(clock.now())) for _ in range(2)]
+    threads[0].start()
+    assert asking.wait(10)
+    threads[1].start()
+    threads[1].join(0.05)
+    may_answer.set()
+    for thread in threads:
+        thread.join()
+    assert [abs((each - machine.true()).total_seconds()) < 2 for each in told] == [True, True]
 
 
 def test_it_learns_from_the_answers_of_a_client(engine: Engine) -> None:

@@ -8,9 +8,12 @@ bounds how far the machine's clock is off. Bounds of many answers are intersecte
 little as possible: an exact clock lies within every bound and is never touched. So workers whose clocks are minutes
 apart agree, to within a second or two, on what is due and when a lease ends.
 
-The invariant: `now` never goes back, and is never told by a clock that no answer has been held against.
+The invariant: once there was an answer, `now` is never told by a clock that none has been held against, and it never
+goes back. While nothing new is known, because the machine's clock was set or storage can't be reached, the last time
+that was proved goes on by the monotonic clock, which is late at worst: no live lease is taken over by it.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -72,8 +75,8 @@ class Bounds:
 class StorageClock:
     """A `Clock` over the machine's own. `listen_to` the DynamoDB clients that it shall learn from.
 
-    `probe` makes any request on such a client; it is called when the time is asked for and nothing is known about it. A
-    probe that fails leaves the machine's clock uncorrected: without storage nothing can be claimed anyway.
+    `probe` makes any request on such a client; it is called when the time is asked for and nothing is known about it.
+    Until there has been a first answer, `now` is the machine's own and is not held to: the answer corrects it.
     """
 
     def __init__(self, machine: Clock, *, probe: Callable[[], object] | None = None) -> None:
@@ -81,7 +84,9 @@ class StorageClock:
         self._probe = probe
         self._lock = threading.Lock()
         self._sent = threading.local()
+        self._asking = threading.Lock()
         self._bounds: Bounds | None = None
+        self._proved: tuple[datetime, float] | None = None
         self._latest = EPOCH
         self._asked_at = float("-inf")
 
@@ -90,9 +95,15 @@ class StorageClock:
     def now(self) -> datetime:
         """The present moment by storage's clock: aware, UTC, cut to milliseconds, never earlier than told before."""
         bounds = self._known() or self._asked()
-        corrected = self._machine.now() + timedelta(seconds=bounds.correction if bounds else 0.0)
+        here, monotonic = self._machine.now(), self._machine.monotonic()
         with self._lock:
-            self._latest = max(self._latest, cut_to_millis(corrected))
+            if bounds is not None:
+                self._proved = (here + timedelta(seconds=bounds.correction), monotonic)
+            elif self._proved is None:
+                return cut_to_millis(here)
+            proved, since = self._proved
+            passed = timedelta(seconds=(monotonic - since) * (1 - _DRIFT))
+            self._latest = max(self._latest, cut_to_millis(proved + passed))
             return self._latest
 
     def monotonic(self) -> float:
@@ -141,17 +152,15 @@ class StorageClock:
             return None if self._bounds is None else self._bounds.seen_from(reading)
 
     def _asked(self) -> Bounds | None:
-        """What a request of our own proves; at most one a second is made."""
-        with self._lock:
-            now = self._machine.monotonic()
-            if self._probe is None or now - self._asked_at < _ASK_AGAIN_AFTER:
-                return None
+        """What a request of our own proves; at most one a second is made, and whoever comes meanwhile waits for it."""
+        with self._asking:
+            known, now = self._known(), self._machine.monotonic()
+            if known is not None or self._probe is None or now - self._asked_at < _ASK_AGAIN_AFTER:
+                return known
             self._asked_at = now
-        try:
-            self._probe()
-        except Exception:  # noqa: BLE001 - whoever needs storage next will be told what is wrong with it
-            return None
-        return self._known()
+            with contextlib.suppress(Exception):  # a refusal is an answer too; what else is wrong, others will be told
+                self._probe()
+            return self._known()
 
     def _on_send(self, **_event: Any) -> None:
         self._sent.reading = self._reading()
