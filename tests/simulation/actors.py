@@ -1,0 +1,188 @@
+"""Who takes part: submitters, workers, operators and cancellers. Each is a function of the world and its own process."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from rdq_core.domain.attempt import Attempt, AttemptError, Outcome
+from rdq_core.domain.ids import encode_id
+from rdq_core.domain.lifecycle import NO_EDIT, Edit
+from rdq_core.engine.stopping import Stop
+from rdq_core.engine.submit import Draft
+from rdq_core.engine.sweep import SweepLimits
+from rdq_core.errors import CorruptItem, RdqError, StoreFailed, TaskConflict, TaskNotFound
+from tests.simulation.handlers import REF, Handlers
+from tests.simulation.process import Process
+from tests.simulation.queues import QUEUE
+from tests.simulation.verdict import require
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_LARGE = 3000
+
+
+def worker(world: "World", process: Process) -> None:
+    """A worker, or a function's sweeps, one after the other; now and then it is asked to stop."""
+    parts, settings = world.parts(process), world.queues.settings(QUEUE)
+    longest = 2 * settings.execution.handler_timeout.total_seconds()
+    handlers = Handlers(process, world.history, [QUEUE], world.plan.seed, longest=longest)
+    sweeper = parts.sweeper(handlers, serves=[QUEUE], worker=process.name)
+    stop = Stop()
+    if process.dice.random() < 0.5:
+        after = world.scheduler.now + round(process.dice.random() * 30_000_000)
+        world.scheduler.at(after, lambda: _stop_soon(world, process, stop))
+    if process.dice.random() < 0.5:
+        sweeper.sweep(SweepLimits(horizon=None), stop)
+        return
+    while not stop.requested:
+        deadline = process.clock.now() + timedelta(seconds=process.dice.choice((2, 10)))
+        sweeper.sweep(SweepLimits(deadline=deadline, horizon=timedelta(seconds=process.dice.choice((0, 5)))), stop)
+        process.sleep(0.2 + process.dice.random())
+
+
+def _stop_soon(world: "World", process: Process, stop: Stop) -> None:
+    grace = timedelta(seconds=process.dice.choice((0, 2)))
+    if process in world.processes and not world.is_calm:
+        world.scheduler.spawn(process.home, lambda: stop.request(deadline=process.clock.now() + grace), "stops")
+
+
+def submitter(number: int) -> Callable[["World", Process], None]:
+    """A submitter of tasks of its own. Whoever takes over from it begins anew, with the same ids: that is safe."""
+
+    def submit_all(world: "World", process: Process) -> None:
+        submit = world.parts(process).submitter()
+        for draft in _drafts(world, number):
+            process.sleep(process.dice.random() * world.plan.chaos / world.plan.tasks)
+            while True:
+                with contextlib.suppress(StoreFailed):
+                    submit.submit(draft)
+                    break
+
+    return submit_all
+
+
+def _drafts(world: "World", number: int) -> Iterator[Draft]:
+    dice = type(world.dice)(f"{world.plan.seed}/drafts/{number}")
+    for _ in range(world.plan.tasks):
+        # Ids are shared by the submitters, and few: some are submitted twice, and some again after their end.
+        task_id = encode_id(1_000_000 + dice.randrange(world.plan.tasks * 2))
+        if task_id not in world.ids:
+            world.ids.append(task_id)
+        yield Draft(
+            queue=QUEUE,
+            handler_ref=REF if dice.random() < 0.95 else "nobody-knows",
+            payload=dice.randbytes(_LARGE if dice.random() < 0.3 else 10),
+            id=task_id,
+            concurrency_key=f"key-{dice.randrange(world.plan.keys)}" if world.plan.keys and dice.random() < 0.7 else None,
+            run_at=None if dice.random() < 0.7 else _ahead(world, dice),
+            attempts=_earlier(world) if dice.random() < 0.15 else (),
+        )
+
+
+def _ahead(world: "World", dice: Any) -> Any:
+    from tests.simulation.process import at
+
+    spans = (5, 30, 3600, 86400 * 50) if world.plan.leaps else (5, 30)
+    return at(world.scheduler.now) + timedelta(seconds=dice.choice(spans))
+
+
+def _earlier(world: "World") -> tuple[Attempt, ...]:
+    from tests.simulation.process import at
+
+    now = at(world.scheduler.now).replace(microsecond=0)
+    error = AttemptError(type="TimeoutError", message="before the submit")
+    failed = Attempt(attempt_no=1, started_at=now, finished_at=now, outcome=Outcome.RETRYABLE_FAILURE, error=error)
+    return (failed, failed)
+
+
+def operator(world: "World", process: Process) -> None:
+    """An operator, or a job: it looks into the DLQ and sends back, edits or removes what it finds, while there is
+    trouble. A job goes on under its own name when another process takes it over.
+    """
+    parts = world.parts(process)
+    redriver = parts.redriver()
+    job = process.name.partition(".")[0] if process.dice.random() < 0.5 else None
+    while not world.is_calm:
+        process.sleep(process.dice.random() * 3)
+        _look_at_somebody(world, process, parts)
+        after = None
+        with contextlib.suppress(StoreFailed):
+            while True:
+                page = parts.store.dead(QUEUE, limit=2, after=after)
+                for entry in page.items:
+                    _treat(redriver, entry, process, job or process.ids.nonce())
+                after = page.next
+                if after is None:
+                    break
+
+
+def _treat(redriver: Any, entry: Any, process: Process, op_id: str) -> None:
+    what = process.dice.random()
+    for _ in range(2):
+        try:
+            if what < 0.15:
+                redriver.purge(entry, op_id=op_id)
+            elif what < 0.8:
+                edit = Edit(payload=process.dice.randbytes(_LARGE)) if what < 0.3 else NO_EDIT
+                redriver.redrive(entry, edit, op_id=op_id, force=True)
+        except StoreFailed:
+            continue
+        except (TaskConflict, TaskNotFound):
+            return
+        return
+
+
+def canceller(world: "World", process: Process) -> None:
+    """Somebody who stops tasks, while there is trouble."""
+    parts = world.parts(process)
+    cancel = parts.canceller()
+    while not world.is_calm:
+        process.sleep(process.dice.random() * 8)
+        _look_at_somebody(world, process, parts)
+        if world.ids:
+            with contextlib.suppress(StoreFailed, TaskConflict, TaskNotFound):
+                cancel.cancel(process.dice.choice(world.ids), op_id=process.ids.nonce())
+
+
+def _look_at_somebody(world: "World", process: Process, parts: Any) -> None:
+    """Whoever reads a task while it moves on sees all of it."""
+    if not world.ids:
+        return
+    task_id = process.dice.choice(world.ids)
+    try:
+        task = parts.store.get(task_id)
+    except StoreFailed:
+        return
+    except CorruptItem as corrupt:
+        require("whoever reads sees a whole task", "changed each time" in corrupt.message, corrupt)
+        return
+    if task is not None:
+        numbers = [attempt.attempt_no for attempt in task.attempts]
+        require("attempts are numbered without a gap", numbers == list(range(1, len(numbers) + 1)), task_id)
+
+
+def put_odd_row(world: "World", number: int) -> None:
+    """A row of a newer version of rdq, which this one must neither touch nor stumble over."""
+    task_id = encode_id(2_000_000 + number)
+    due_at = int(world.history.seconds * 1000)
+    item = {
+        "task_id": {"S": task_id},
+        "kind": {"S": "T"},
+        "v": {"N": "2"},
+        "lf": {"S": "newer"},
+        "status": {"S": "PENDING"},
+        "queue_shard": {"S": f"{QUEUE}#00"},
+        "due_at": {"N": str(due_at)},
+        "fencing_token": {"N": "1"},
+        "c": {"N": str(due_at)},
+        "n": {"N": "0"},
+        "h": {"N": "0"},
+        "handler_ref": {"S": REF},
+    }
+    table = world.database.tables["rdq-tasks"]
+    table.put(table.key_of(item), item, 0.0)
+
+
+__all__ = ["RdqError", "canceller", "operator", "put_odd_row", "submitter", "worker"]

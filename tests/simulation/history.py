@@ -1,0 +1,266 @@
+"""The invariants, held against every write at the moment it is made, and against every answer that a verb gives.
+
+The invariant of the invariants: they read what is stored with lines of their own, so a mistake of the product can't hide
+behind itself.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rdq_core.domain.times import to_millis
+from rdq_core.errors import LeaseLost, RdqError, TaskConflict, TaskNotFound
+from rdq_core.testing.fake_dynamodb import Change, Database
+from tests.simulation.arrows import ARROWS, Arrow
+from tests.simulation.network import Flight
+from tests.simulation.process import START
+from tests.simulation.records import Records
+from tests.simulation.rows import TERMINAL, Row, maybe
+from tests.simulation.scheduler import SECOND, Scheduler
+from tests.simulation.timeline import Timeline
+from tests.simulation.verdict import Broken, require
+from tests.simulation.witness import Deed
+
+TASKS: Final = "rdq-tasks"
+DLQ: Final = "rdq-dlq"
+EARLY: Final = 2.1
+"""Seconds by which the storage clocks of two hosts may differ, and a bit for a request's way."""
+_EPOCH: Final = START.timestamp()
+
+
+class History:
+    """Everything that happened to tasks in one run."""
+
+    def __init__(self, scheduler: Scheduler, timeline: Timeline, budgets: Sequence[int]) -> None:
+        self.database: Database
+        self.flight: Flight | None = None
+        self.lives: dict[tuple[str, str], Any] = {}
+        self.claims: dict[str, tuple[str, int, bytes]] = {}
+        self.returned: set[tuple[str, int]] = set()
+        self.gone: set[str] = set()
+        self.writes = 0
+        self._scheduler = scheduler
+        self._timeline = timeline
+        self._budgets = budgets
+        self._last_fence: dict[str, tuple[int, float]] = {}
+        self._holders: dict[tuple[str, str], str] = {}
+        self.records = Records()
+
+    @property
+    def seconds(self) -> float:
+        """True time."""
+        return _EPOCH + self._scheduler.now / SECOND
+
+    def row(self, task_id: str) -> Row | None:
+        """The state row as it is now."""
+        return maybe(self.database.tables[TASKS].get((task_id, "T")))
+
+    # -- every write --------------------------------------------------------------------------------------------
+
+    def watch(self, changes: Sequence[Change]) -> None:
+        """A write has been made, whole."""
+        self.writes += 1
+        deed = self.flight.deed if self.flight is not None else None
+        for change in changes:
+            self._tell(change, deed)
+            if change.table == TASKS and change.key[1] == "T":
+                self._row_changed(maybe(change.before), maybe(change.after), deed)
+            elif change.table in (TASKS, DLQ):
+                row = self.row(change.key[0])
+                self.records.changed(change, None if row is None or row.is_gone(self.seconds) else row)
+        for task_id in dict.fromkeys(change.key[0] for change in changes if change.table in (TASKS, DLQ)):
+            self._check_entry(task_id)
+
+    def _tell(self, change: Change, deed: Deed | None) -> None:
+        who = "time to live" if deed is None else deed.process.name
+        what = "removed" if change.after is None else "put" if change.before is None else "changed"
+        row = maybe(change.after) if change.key[1] == "T" else None
+        state = "" if row is None else f" {row.status} fence {row.fence % 100000} h {row.history_length} due {row.due_at}"
+        why = "" if deed is None else f" by {deed.verb}"
+        self._timeline.note(who, f"{what} {change.table[4:]} task {change.key[0][-6:]}/{change.key[1]}{state}{why}")
+
+    def _row_changed(self, before: Row | None, after: Row | None, deed: Deed | None) -> None:
+        if after is None:
+            self._removed(before, deed)
+        elif before is None or before.life != after.life:
+            self._submitted(before, after, deed)
+        else:
+            self._moved(before, after, deed)
+        if deed is not None:
+            require("what a verb denies, it doesn't do afterwards", not isinstance(deed.error, LeaseLost), deed)
+            deed.committed.append((before, after))
+        self._check_key(before, after)
+
+    def _removed(self, before: Row | None, deed: Deed | None) -> None:
+        assert before is not None
+        if deed is None:
+            require("nothing is removed before its time", before.is_gone(self.seconds), before.task_id)
+            require("only what has ended is removed", before.status in TERMINAL, before.task_id)
+        else:
+            require("only a purge removes a row", deed.verb == "purge" and before.status == "DEAD", deed)
+            require("a purge sees the death it purges", before.completed_at == _dead_at(deed), deed)
+        self.gone.add(before.task_id)
+        self._last_fence[before.task_id] = (before.fence, self.seconds)
+
+    def _submitted(self, before: Row | None, after: Row, deed: Deed | None) -> None:
+        if deed is None or deed.verb != "submit":
+            raise Broken("a row appears by a submit", f"{deed} made one of task {after.task_id}")
+        if before is not None:
+            require("a submit never replaces a living task", before.is_gone(self.seconds + EARLY), deed)
+            self._last_fence[before.task_id] = (before.fence, self.seconds)
+        last, gone_at = self._last_fence.get(after.task_id, (0, 0.0))
+        if self.seconds - gone_at > 2 * EARLY:
+            require("a fence only grows, over lives too", after.fence > last, deed)
+        self.lives[after.task_id, after.life] = deed.given[0].payload
+        self.records.begin(self.database, after)
+        self._check_body(after)
+
+    def _moved(self, before: Row, after: Row, deed: Deed | None) -> None:
+        if deed is None or deed.verb not in ARROWS:
+            raise Broken("a row changes by a verb of its machine", f"{deed} changed task {after.task_id}")
+        require("a row of a newer version is not touched", before.version == 1, deed)
+        arrow = ARROWS[deed.verb]
+        self._check_arrow(arrow, before, after, deed)
+        self._check_shape(after, deed)
+        self.records.append(self.database, before, after, deed)
+        self._check_body(after)
+        if deed.verb in ("claim", "claim_keyed", "reclaim"):
+            self._claimed(before, after, deed)
+        elif deed.verb == "complete":
+            require("a success is that of a run that returned", (after.task_id, before.fence) in self.returned, deed)
+        elif deed.verb == "redrive":
+            self._redrove(before, after, deed)
+        if after.status in TERMINAL or deed.verb == "reschedule":
+            self._check_budget(before, after, deed)
+
+    def _check_arrow(self, arrow: Arrow, before: Row, after: Row, deed: Deed) -> None:
+        require(f"{deed.verb} goes from {'/'.join(sorted(arrow.source))}", before.status in arrow.source, deed)
+        require(f"{deed.verb} goes to {arrow.target}", after.status == arrow.target, deed)
+        require("a fence rises with each claim and only then", after.fence == before.fence + arrow.fence, deed)
+        if arrow.by_token:
+            require("nothing is written under a dead token", before.token == deed.token is not None, deed)
+        if arrow.when_due:
+            early = (before.due_at or 0) / 1000 - self.seconds
+            require("nothing is taken before its time", early <= EARLY, f"{deed}, {early:.3f} s early")
+        grown = after.history_length - before.history_length
+        require("history grows by what happened", grown == arrow.history or (arrow.history is None and grown in (0, 1)), deed)
+        spent = after.attempt_count - before.attempt_count
+        if arrow.count is not None:
+            require("budget is spent by attempts alone", spent == arrow.count, deed)
+        if deed.verb == "dead_letter":
+            require("budget is spent by attempts alone", spent == grown, deed)
+        if deed.verb == "heartbeat":
+            require("a heartbeat never shortens a lease", (after.due_at or 0) >= (before.due_at or 0), deed)
+
+    def _check_shape(self, after: Row, deed: Deed) -> None:
+        has_ended = after.status in TERMINAL
+        require("a due time goes with a task that goes on", (after.due_at is None) == has_ended, deed)
+        require("a token goes with a claim", (after.token is None) == (after.status != "IN_FLIGHT"), deed)
+        require("only what has ended has an end", after.expires_at is None or has_ended, deed)
+
+    def _claimed(self, before: Row, after: Row, deed: Deed) -> None:
+        token = deed.grant.token
+        require("a claim installs its own token", after.token == token and token not in self.claims, deed)
+        require("a newer version's row is not leased", after.version == 1, deed)
+        self.claims[token] = (after.task_id, after.fence, self.lives[after.task_id, after.life])
+
+    def _redrove(self, before: Row, after: Row, deed: Deed) -> None:
+        require("a redrive sees the death it undoes", before.completed_at == _dead_at(deed), deed)
+        require("a redrive gives the whole budget back", after.attempt_count == 0, deed)
+        require("a redrive counts", after.redrive_count == before.redrive_count + 1, deed)
+        require("what has expired is not sent back", not before.is_gone(self.seconds - 300), deed)
+        require("one request sends a task back once", before.op_id != deed.options["op_id"], deed)
+        payload = deed.given[1].payload
+        if payload is not None:
+            self.lives[after.task_id, after.life] = payload
+
+    def _check_budget(self, before: Row, after: Row, deed: Deed) -> None:
+        require("no more attempts than the budget has", after.attempt_count <= max(self._budgets), deed)
+        if deed.verb == "reschedule":
+            require("a spent budget ends the task", after.attempt_count < max(self._budgets), deed)
+        elif deed.verb == "dead_letter_lapsed" or (deed.verb == "dead_letter" and _is_retryable(deed)):
+            require("no task dies before its budget is spent", after.attempt_count >= min(self._budgets), deed)
+
+    def _check_key(self, before: Row | None, after: Row | None) -> None:
+        row = after or before
+        if row is None or row.concurrency_key is None:
+            return
+        place = (row.queue, row.concurrency_key)
+        holder = self._holders.get(place)
+        if after is not None and after.status == "IN_FLIGHT":
+            require("a concurrency key is held by one task", holder in (None, row.task_id), f"{row.task_id}, {holder}")
+            self._holders[place] = row.task_id
+        elif holder == row.task_id:
+            del self._holders[place]
+
+    def _check_entry(self, task_id: str) -> None:
+        row, item = self.row(task_id), self.database.tables[DLQ].get((task_id, "D"))
+        entry = None if item is None or int(item.get("expires_at", {"N": "1" + 12 * "0"})["N"]) <= self.seconds else item
+        is_dead = row is not None and row.status == "DEAD" and not row.is_gone(self.seconds)
+        require("a dead-letter entry is there exactly while the task is dead", (entry is not None) == is_dead, task_id)
+        if entry is not None and row is not None:
+            same = entry["lf"]["S"] == row.life and int(entry["dead_at"]["N"]) == row.completed_at
+            require("a dead-letter entry is of the present death", same, task_id)
+
+    def _check_body(self, row: Row) -> None:
+        if row.version == 1:
+            self.records.check_body(self.database, row)
+
+    # -- every answer -------------------------------------------------------------------------------------------
+
+    def heard(self, deed: Deed, answer: Any, error: RdqError | None) -> None:
+        """A verb has come back to its caller."""
+        deed.error = error
+        if deed.verb not in ARROWS and deed.verb != "submit":
+            return
+        if error is None and _says_done(deed, answer):
+            done = bool(deed.committed) or self._was_done_by_another_call(deed)
+            require("what a verb says it did, it did", done, deed)
+        if deed.committed and self._denies(deed, answer, error):
+            raise Broken("what a verb did, it doesn't deny", f"{deed}: {error or answer}")
+
+    def _was_done_by_another_call(self, deed: Deed) -> bool:
+        """A redrive or cancel that is repeated with its own `op_id` finds itself done; a heartbeat may be needless."""
+        return deed.verb in ("redrive", "cancel", "heartbeat")
+
+    def _denies(self, deed: Deed, answer: Any, error: RdqError | None) -> bool:
+        _, made = deed.committed[-1]
+        row = self.row(made.task_id) if made is not None else None
+        if row is None or row.life != made.life:
+            return False
+        match deed.verb:
+            case "submit":
+                return error is None and not answer.created
+            case "complete" | "reschedule":
+                return isinstance(error, LeaseLost)
+            case "dead_letter":
+                return isinstance(error, LeaseLost) and deed.given[1] is not None
+            case "dead_letter_lapsed":
+                return error is None and answer is False and row.history_length == made.history_length
+            case "claim" | "claim_keyed":
+                return error is None and not hasattr(answer, "token") and row.token == made.token
+            case "cancel":
+                return isinstance(error, TaskConflict | TaskNotFound) and not row.is_gone(self.seconds - EARLY)
+            case _:
+                return False
+
+
+def _dead_at(deed: Deed) -> int:
+    return to_millis(deed.given[0].dead_at)
+
+
+def _is_retryable(deed: Deed) -> bool:
+    attempt = deed.given[1]
+    return attempt is not None and attempt.outcome == "RETRYABLE_FAILURE"
+
+
+def _says_done(deed: Deed, answer: Any) -> bool:
+    match deed.verb:
+        case "submit":
+            return bool(answer.created)
+        case "claim" | "claim_keyed" | "reclaim":
+            return hasattr(answer, "token")
+        case "dead_letter_lapsed":
+            return bool(answer)
+        case _:
+            return True

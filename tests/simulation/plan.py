@@ -1,0 +1,117 @@
+"""What a seed stands for: who takes part, what goes wrong how often, and how long it lasts.
+
+Every seed draws its own mixture, so that some runs have one kind of trouble only and others everything at once. A plan
+is a record of plain numbers: a failing one is made smaller by changing them.
+"""
+
+import random
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+TROUBLES: Final = (
+    "unsent",
+    "lost",
+    "answer_lost",
+    "late",
+    "throttled",
+    "conflict",
+    "broken",
+    "broken_unheard",
+    "crash_before",
+    "crash_in_flight",
+    "crash_after",
+    "freeze_before",
+    "freeze_after",
+)
+"""What may happen to a request, or to the process that sends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One run. Rates are per request, spans are seconds of simulated time."""
+
+    seed: str
+    workers: int
+    submitters: int
+    operators: int
+    cancellers: int
+    tasks: int
+    keys: int
+    chaos: int
+    rates: dict[str, float]
+    most_troubles: int = 1 << 30
+    lag: float = 0.0
+    skew: float = 0.0
+    steps: int = 0
+    freezes: int = 0
+    leaps: tuple[float, ...] = ()
+    slow_network: bool = False
+    queue: dict[str, Any]
+    budgets: tuple[int, ...] = (3,)
+    dead_ttl: str = "never"
+    odd_rows: int = 0
+    rate_limited: bool = False
+
+    def __str__(self) -> str:
+        usual = {"seed": None, "queue": None}
+        told = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in usual}
+        troubles = {name: round(rate, 4) for name, rate in self.rates.items() if rate}
+        return f"seed {self.seed}: " + ", ".join(
+            f"{name} {value}" for name, value in {**told, "rates": troubles}.items() if value not in (0, (), {}, False)
+        )
+
+    def without(self, trouble: str) -> "Plan":
+        """The same without one kind of trouble."""
+        return replace(self, rates={**self.rates, trouble: 0.0})
+
+
+def plan_of(seed: str) -> Plan:
+    """The plan of a seed."""
+    dice = random.Random(f"{seed}/plan")
+    level = dice.choice((0.0, 0.01, 0.03, 0.08))
+    chosen = {name: level * dice.random() for name in TROUBLES if dice.random() < 0.5}
+    return Plan(
+        seed=seed,
+        workers=dice.choice((1, 2, 2, 3)),
+        submitters=dice.choice((1, 1, 2)),
+        operators=dice.choice((0, 1, 1, 2)),
+        cancellers=dice.choice((0, 0, 1)),
+        tasks=dice.randint(2, 8),
+        keys=dice.choice((0, 0, 1, 2)),
+        chaos=dice.randint(10, 30),
+        rates={name: chosen.get(name, 0.0) for name in TROUBLES},
+        lag=dice.choice((0.0, 0.0, 0.5, 5.0)),
+        skew=dice.choice((0.0, 0.0, 5.0, 600.0)),
+        steps=dice.choice((0, 0, 2)),
+        freezes=dice.choice((0, 0, 2, 4)),
+        leaps=_leaps(dice),
+        slow_network=dice.random() < 0.3,
+        queue=_queue(dice),
+        budgets=dice.choice(((3,), (2,), (1,), (2, 4), (4, 1))),
+        dead_ttl=dice.choice(("never", "1h", "40d")),
+        odd_rows=dice.choice((0, 0, 1)),
+        rate_limited=dice.random() < 0.1,
+    )
+
+
+def _leaps(dice: random.Random) -> tuple[float, ...]:
+    """Outages of everybody at once, long enough for retention and bodies to come to their ends."""
+    hours = dice.choice(((), (), (), (1,), (1, 1), (2,), (24 * 25,), (24 * 25, 1)))
+    return tuple(3600.0 * each for each in hours)
+
+
+def _queue(dice: random.Random) -> dict[str, Any]:
+    lease = dice.choice((2, 4, 8))
+    timeout = dice.choice((lease // 2, lease, 2 * lease))
+    return {
+        "retry": {"initial_backoff": dice.choice(("200ms", "1s", "3s")), "max_backoff": "5s"},
+        "execution": {"lease": f"{lease}s", "handler_timeout": f"{timeout}s"},
+        "limits": {"task_ttl": dice.choice(("1h", "40d")), "max_redrives": 100},
+        "dispatch": {
+            "host": "any",
+            "batch_size": dice.choice((1, 3, 32)),
+            "poll_interval": dice.choice(("1s", "3s")),
+            "concurrency": dice.choice((1, 2, 4)),
+        },
+        "index_shards": dice.choice((1, 1, 2)),
+    }

@@ -1,0 +1,143 @@
+"""What the engine takes for `threading`: the same names, under the scheduler's hand.
+
+The engine's modules find it under the name `threading` for as long as a run lasts. Nothing of the product changes for
+it, and other modules, other threads and the test session go on with the real one.
+"""
+
+import contextlib
+import types
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Self
+
+from rdq_core.engine import context, execution, lane, run, stopping, sweep
+from rdq_core.stores.dynamodb import clock, transact
+from tests.simulation.scheduler import FOREVER, SECOND, Scheduler, Strand
+
+MODULES: Final = (clock, context, execution, lane, run, stopping, sweep, transact)
+"""Where threads are started, or wait, or hold a lock while they ask storage."""
+
+
+class SimulatedThreading:
+    """The part of `threading` that these modules use."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._events = 0
+
+    def Event(self) -> "SimulatedEvent":  # noqa: N802 - as the module has it
+        """An event. Its number keeps sets of events in the same order in each run."""
+        self._events += 1
+        return SimulatedEvent(self._scheduler, self._events)
+
+    def Lock(self) -> "SimulatedLock":  # noqa: N802
+        """A lock, reentrant or not: a thread that would wait for itself is found by reading, not by chance."""
+        return SimulatedLock(self._scheduler)
+
+    RLock = Lock
+
+    def local(self) -> types.SimpleNamespace:
+        """What each thread has for itself. Only requests of a real boto3 client have anything in it."""
+        return types.SimpleNamespace()
+
+    def Thread(  # noqa: N802
+        self, *, target: Callable[..., object], name: str, args: Sequence[Any] = (), daemon: bool
+    ) -> "SimulatedThread":
+        """A thread of the process that makes it."""
+        assert daemon
+        return SimulatedThread(self._scheduler, lambda: target(*args), name)
+
+
+class SimulatedEvent:
+    """An event on which threads of the scheduler wait."""
+
+    def __init__(self, scheduler: Scheduler, number: int) -> None:
+        self._scheduler = scheduler
+        self._number = number
+        self._is_set = False
+        self._waiting: list[Strand] = []
+
+    def __hash__(self) -> int:
+        return self._number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def is_set(self) -> bool:
+        """Whether it was set."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Wake whoever waits."""
+        self._is_set = True
+        waiting, self._waiting = self._waiting, []
+        for strand in waiting:
+            self._scheduler.wake(strand)
+
+    def clear(self) -> None:
+        """As if it was never set."""
+        self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is set or the time is over."""
+        if self._is_set:
+            return True
+        strand = self._scheduler.current
+        self._waiting.append(strand)
+        span = FOREVER if timeout is None else max(round(timeout * SECOND), 1)
+        self._scheduler.wait(self._scheduler.now + span)
+        if strand in self._waiting:
+            self._waiting.remove(strand)
+        return self._is_set
+
+
+class SimulatedLock:
+    """A lock that is held over other threads' turns."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._holder: Strand | None = None
+        self._depth = 0
+        self._waiting: list[Strand] = []
+
+    def __enter__(self) -> Self:
+        strand = self._scheduler.current
+        while self._holder not in (None, strand):
+            self._waiting.append(strand)
+            self._scheduler.wait()
+        self._holder = strand
+        self._depth += 1
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._holder = None
+            waiting, self._waiting = self._waiting, []
+            for strand in waiting:
+                self._scheduler.wake(strand)
+
+
+class SimulatedThread:
+    """A thread that the scheduler gives its turns."""
+
+    def __init__(self, scheduler: Scheduler, target: Callable[[], object], name: str) -> None:
+        self._scheduler = scheduler
+        self._target = target
+        self._name = name
+
+    def start(self) -> None:
+        """Start it in the process of whoever calls."""
+        self._scheduler.spawn(self._scheduler.current.home, self._target, self._name)
+
+
+@contextlib.contextmanager
+def under(scheduler: Scheduler) -> Iterator[None]:
+    """Let the engine take the scheduler's threads for real ones."""
+    simulated, real = SimulatedThreading(scheduler), {module: module.threading for module in MODULES}  # type: ignore[attr-defined]
+    try:
+        for module in MODULES:
+            module.threading = simulated  # type: ignore[attr-defined]
+        yield
+    finally:
+        for module, threading in real.items():
+            module.threading = threading  # type: ignore[attr-defined]
