@@ -269,6 +269,60 @@ def test_a_task_read_while_it_moves_on_is_read_again(world: World) -> None:
         assert world.got().payload == noise(6000)
 
 
+def test_a_submit_of_a_task_that_is_purged_while_it_is_answered_says_that_it_may_be_repeated(world: World) -> None:
+    world.dead()
+    entry = seen_dead(world)
+    with FaultScript(world.client) as faults:
+        faults.interleave(lambda: world.store.purge(entry, now=world.now, op_id="a"), "Query")
+        with pytest.raises(StoreFailed):
+            world.submit()
+    assert world.submit().status is Status.PENDING
+
+
+def test_a_submit_of_a_task_that_moves_on_while_it_is_answered_gets_it_as_it_is_now(world: World) -> None:
+    world.dead(payload=noise(5000))
+    entry, edit = seen_dead(world), Edit(payload=noise(6000))
+    with FaultScript(world.client) as faults:
+        faults.interleave(
+            lambda: world.store.redrive(entry, edit, now=world.now, op_id="op", shards=SHARDS), "Query", at=1
+        )
+        faults.interleave(lambda: _remove_bodies_but(world, edit), "GetItem", at=1)
+        assert world.submit().payload == noise(6000)
+
+
+def _remove_bodies_but(world: World, edit: Edit) -> None:
+    """What time to live does to the body that a redrive has replaced, at the earliest."""
+    for (task_id, kind), item in world.items(TABLES.tasks).items():
+        if kind.startswith("B#") and item["p"]["B"] != edit.payload:
+            world.client.delete_item(TableName=TABLES.tasks, Key={"task_id": {"S": task_id}, "kind": {"S": kind}})
+
+
+def test_a_cancel_of_a_task_that_is_gone_before_it_is_answered_has_happened(world: World) -> None:
+    world.store.reschedule(claim := world.claimed(), world.failed(claim), FAILURE, due_at=world.now)
+    with FaultScript(world.client) as faults:
+        faults.interleave(lambda: _remove_all(world), "Query")
+        task = world.store.cancel(TASK_ID, now=world.now, op_id="op", expires_at=world.now)
+    assert task.status is Status.CANCELLED
+
+
+def _remove_all(world: World) -> None:
+    """What time to live and the clean-up after it do to a task whose retention is over."""
+    for table in (TABLES.tasks, TABLES.dlq):
+        for task_id, kind in world.items(table):
+            world.client.delete_item(TableName=table, Key={"task_id": {"S": task_id}, "kind": {"S": kind}})
+
+
+def test_a_redrive_whose_answer_cannot_be_read_says_that_it_may_have_happened(world: World) -> None:
+    world.dead()
+    entry = seen_dead(world)
+    with FaultScript(world.client) as faults:
+        faults.lose_request("Query", times=None)
+        with pytest.raises(StoreFailed) as failed:
+            world.store.redrive(entry, NO_EDIT, now=world.now, op_id="op", shards=SHARDS)
+    assert failed.value.may_have_happened
+    assert world.got().status is Status.PENDING
+
+
 def test_clean_up_that_fails_does_not_hide_the_verdict(world: World) -> None:
     claim = world.claimed()
     _reclaim(world)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from rdq_core.domain.attempt import Attempt
 from rdq_core.domain.task import Status, Task, failure_of
 from rdq_core.engine.ports import QueueCounts
-from rdq_core.errors import CorruptItem
+from rdq_core.errors import CorruptItem, StoreFailed
 from rdq_core.stores.dynamodb import contents
 from rdq_core.stores.dynamodb.access import Access, values_at
 from rdq_core.stores.dynamodb.expressions import CLAUSES, HAS_NOT_EXPIRED
@@ -35,6 +35,37 @@ def assembled(access: Access, row: StateRow) -> Task:
     )
 
 
+def whole(access: Access, row: StateRow) -> Task | None:
+    """The whole task of a row that may move on while it is read: as it is then, None when it is gone by then.
+
+    Raises CorruptItem when a part is missing although the row has not changed.
+    """
+    for _ in range(_READS):
+        try:
+            return assembled(access, row)
+        except CorruptItem:
+            # A part that is missing may have gone with a change of the row since it was read.
+            again = access.living(row.task.id, access.clock.now())
+            if again is None:
+                return None
+            if again.item == row.item:
+                raise
+            row = again
+    raise CorruptItem(f"task {row.task.id} changed each time it was read", task_id=row.task.id, hint="read it again")
+
+
+def as_written(access: Access, row: StateRow) -> Task:
+    """The whole task of a row that we have just written; without its history when it has gone since.
+
+    A read that fails now doesn't mean that nothing was written, and StoreFailed says so.
+    """
+    try:
+        return whole(access, row) or row.task
+    except StoreFailed as failed:
+        failed.may_have_happened = True
+        raise
+
+
 def _result(access: Access, row: StateRow, history: list[Attempt]) -> dict[str, Any]:
     success = row.success
     if success is None:
@@ -59,18 +90,7 @@ class Reading:
     def get(self, task_id: str) -> Task | None:
         """See `TaskStore.get`."""
         row = self._access.living(task_id, self._access.clock.now())
-        for _ in range(_READS):
-            if row is None:
-                return None
-            try:
-                return assembled(self._access, row)
-            except CorruptItem:
-                # A part that is missing may have gone with a change of the row since it was read.
-                again = self._access.living(task_id, self._access.clock.now())
-                if again is not None and again.item == row.item:
-                    raise
-                row = again
-        raise CorruptItem(f"task {task_id} changed each time it was read", task_id=task_id, hint="read it again")
+        return None if row is None else whole(self._access, row)
 
     def counts(self, queue: str) -> QueueCounts:
         """See `TaskStore.counts`."""

@@ -27,7 +27,7 @@ from rdq_core.stores.dynamodb.expressions import (
     change,
 )
 from rdq_core.stores.dynamodb.items import SUBMITTED, StateRow, outside, read_row, room_for_body
-from rdq_core.stores.dynamodb.reading import assembled
+from rdq_core.stores.dynamodb.reading import as_written
 from rdq_core.stores.dynamodb.schema import ENTRY, STATE, Attr
 from rdq_core.stores.dynamodb.settling import ENDS, ended_at
 from rdq_core.stores.dynamodb.transact import ConditionFailed, conditioned
@@ -78,7 +78,7 @@ class Redriving:
                 raise _refusal(task_id, refused.row, Verb.CANCEL, now) from None
         cancelled = read_row(item)
         self._access.free_slot(cancelled.task, cancelled.fencing_token)
-        return assembled(self._access, cancelled)
+        return as_written(self._access, cancelled)
 
     def redrive(self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int) -> Task:
         """See `TaskStore.redrive`. The same `op_id` redrives a task once, however often it asks."""
@@ -97,7 +97,7 @@ class Redriving:
         except ConditionFailed as refused:
             return self._refused_redrive(row, op_id, refused.row, body, now)
         self._replaced(row, body)
-        return assembled(self._access, read_row(_after(row.item, sets, removes)))
+        return as_written(self._access, read_row(_after(row.item, sets, removes)))
 
     def purge(self, entry: DeadEntry, *, now: datetime, op_id: str) -> None:  # noqa: ARG002 - what is gone needs no mark
         """See `TaskStore.purge`."""
@@ -155,7 +155,7 @@ class Redriving:
             self._replaced(row, body)
         else:
             self._discard_body(task_id, body.ref)
-        return assembled(self._access, stored)
+        return as_written(self._access, stored)
 
     def _replaced(self, row: StateRow, body: _NewBody) -> None:
         # A body with an end goes by itself, for nothing; deleting it would cost its whole size.

@@ -12,7 +12,7 @@ from rdq_core.stores.dynamodb.drafting import NewTaskItems, discard_loser, draft
 from rdq_core.stores.dynamodb.expressions import HAS_EXPIRED, IS_ABSENT, any_of
 from rdq_core.stores.dynamodb.forgetting import end_life, is_row_forgotten
 from rdq_core.stores.dynamodb.items import read_row
-from rdq_core.stores.dynamodb.reading import assembled
+from rdq_core.stores.dynamodb.reading import as_written, whole
 from rdq_core.stores.dynamodb.transact import ConditionFailed
 
 
@@ -55,12 +55,10 @@ def checked(access: Access, new: NewTaskItems, submission: Submission) -> Submis
 def _already_there(access: Access, new: NewTaskItems, came_back: Mapping[str, Any] | None) -> Submission:
     task = new.task
     if came_back is None:
-        raise StoreFailed(
-            f"task {task.id} came and went while it was submitted", may_have_happened=True, task_id=task.id
-        )
+        raise _came_and_went(task)
     stored = read_row(came_back)
     if stored.life == new.row.life:
-        return checked(access, new, Submission(assembled(access, stored), created=True))
+        return checked(access, new, Submission(as_written(access, stored), created=True))
     if is_row_forgotten(access, stored):
         # Its submitter died before it could find out.
         end_life(access, task.id, stored.life)
@@ -68,4 +66,16 @@ def _already_there(access: Access, new: NewTaskItems, came_back: Mapping[str, An
     discard_loser(access, new)
     if stored.task.queue != task.queue:
         raise TaskConflict(f"task {task.id} exists in queue {stored.task.queue}", task_id=task.id)
-    return Submission(assembled(access, stored), created=False)
+    present = whole(access, stored)
+    if present is None:
+        raise _came_and_went(task)
+    return Submission(present, created=False)
+
+
+def _came_and_went(task: Task) -> StoreFailed:
+    return StoreFailed(
+        f"task {task.id} came and went while it was submitted",
+        may_have_happened=True,
+        task_id=task.id,
+        hint="submit it again: nothing is stored under its id now",
+    )
