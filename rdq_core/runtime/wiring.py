@@ -202,8 +202,10 @@ def connect(
 def _storage_clock(client: Any, tables: "Tables") -> Clock:
     from rdq_core.stores.dynamodb.clock import StorageClock
     from rdq_core.stores.dynamodb.queue_items import any_key
+    from rdq_core.stores.dynamodb.transact import Sender
 
-    clock = StorageClock(SystemClock(), probe=lambda: client.get_item(TableName=tables.control, Key=any_key()))
+    once = Sender(client, jitter=SystemJitter(), sleeper=SystemSleeper(), tries=1)
+    clock = StorageClock(SystemClock(), probe=lambda: once.get(tables.control, any_key()))
     clock.listen_to(client)
     return clock
 

@@ -13,7 +13,7 @@ from rdq_core.engine.ports import HandlerSource
 from rdq_core.engine.report import SweepReport
 from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import SweepLimits
-from rdq_core.errors import InputInvalid
+from rdq_core.errors import InputInvalid, RdqError
 from rdq_core.runtime.invocation import worker_name
 from rdq_core.runtime.wiring import Parts
 
@@ -67,7 +67,11 @@ class Worker:
 
         Called again, it can only shorten what is left of the grace. Zero or less releases everything at once.
         """
-        self._stop.request(deadline=self._parts.clock.now() + (self._grace if grace is None else grace))
+        try:
+            deadline = self._parts.clock.now() + (self._grace if grace is None else grace)
+        except RdqError:  # storage has never answered, so nothing was claimed and there is nothing to wait for
+            deadline = None
+        self._stop.request(deadline=deadline)
 
     def stop_on_signals(self) -> None:
         """Stop on SIGTERM and SIGINT. The second releases at once what still runs; what that can't within three

@@ -8,12 +8,12 @@ bounds how far the machine's clock is off. Bounds of many answers are intersecte
 little as possible: an exact clock lies within every bound and is never touched. So workers whose clocks are minutes
 apart agree, to within a second or two, on what is due and when a lease ends.
 
-The invariant: once there was an answer, `now` is never told by a clock that none has been held against, and it never
-goes back. While nothing new is known, because the machine's clock was set or storage can't be reached, the last time
-that was proved goes on by the monotonic clock, which is late at worst: no live lease is taken over by it.
+The invariant: `now` never goes back, and is never told by a clock that no answer has been held against: before the
+first one it is not told at all. While nothing new is known later on, because the machine's clock was set or storage
+can't be reached, the last time that was proved goes on by the monotonic clock, which is late at worst: no live lease is
+taken over by it.
 """
 
-import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -76,15 +76,15 @@ class StorageClock:
     """A `Clock` over the machine's own. `listen_to` the DynamoDB clients that it shall learn from.
 
     `probe` makes any request on such a client; it is called when the time is asked for and nothing is known about it.
-    Until there has been a first answer, `now` is the machine's own and is not held to: the answer corrects it.
+    What it raises before there was a first answer, `now` raises: who can't reach storage has nothing to claim.
     """
 
     def __init__(self, machine: Clock, *, probe: Callable[[], object] | None = None) -> None:
         self._machine = machine
         self._probe = probe
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler asks for the time between any two bytecodes of a thread that holds them.
+        self._lock, self._asking = threading.RLock(), threading.RLock()
         self._sent = threading.local()
-        self._asking = threading.Lock()
         self._bounds: Bounds | None = None
         self._proved: tuple[datetime, float] | None = None
         self._latest = EPOCH
@@ -93,13 +93,16 @@ class StorageClock:
     # -- the port -------------------------------------------------------------------------------------------------
 
     def now(self) -> datetime:
-        """The present moment by storage's clock: aware, UTC, cut to milliseconds, never earlier than told before."""
+        """The present moment by storage's clock: aware, UTC, cut to milliseconds, never earlier than told before.
+
+        Raises StoreFailed or Unavailable while storage has not answered once.
+        """
         bounds = self._known() or self._asked()
         here, monotonic = self._machine.now(), self._machine.monotonic()
         with self._lock:
             if bounds is not None:
                 self._proved = (here + timedelta(seconds=bounds.correction), monotonic)
-            elif self._proved is None:
+            elif self._proved is None:  # answers without a date, or nobody to ask: there is no better clock
                 return cut_to_millis(here)
             proved, since = self._proved
             passed = timedelta(seconds=(monotonic - since) * (1 - _DRIFT))
@@ -152,15 +155,24 @@ class StorageClock:
             return None if self._bounds is None else self._bounds.seen_from(reading)
 
     def _asked(self) -> Bounds | None:
-        """What a request of our own proves; at most one a second is made, and whoever comes meanwhile waits for it."""
-        with self._asking:
+        """What a request of our own proves. Whoever has nothing else to go by waits for it, as long as another asks."""
+        if not self._asking.acquire(blocking=self._proved is None):
+            return None
+        try:
             known, now = self._known(), self._machine.monotonic()
-            if known is not None or self._probe is None or now - self._asked_at < _ASK_AGAIN_AFTER:
-                return known
-            self._asked_at = now
-            with contextlib.suppress(Exception):  # a refusal is an answer too; what else is wrong, others will be told
+            if known is None and self._probe is not None and now - self._asked_at >= self._patience:
+                self._asked_at = now
                 self._probe()
-            return self._known()
+        except Exception:  # a refusal is an answer too
+            if self._known() is None and self._proved is None:
+                raise
+        finally:
+            self._asking.release()
+        return self._known()
+
+    @property
+    def _patience(self) -> float:
+        return 0.0 if self._proved is None else _ASK_AGAIN_AFTER
 
     def _on_send(self, **_event: Any) -> None:
         self._sent.reading = self._reading()

@@ -66,7 +66,8 @@ class Refused(Exception):
 class Patience:
     """Sends a request again while its failures pass, with jitter, a bounded number of times."""
 
-    def __init__(self, jitter: Jitter, sleeper: Sleeper) -> None:
+    def __init__(self, jitter: Jitter, sleeper: Sleeper, *, tries: int = MAX_TRIES) -> None:
+        self._tries = tries
         self._jitter = jitter
         self._sleeper = sleeper
         self._never = threading.Event()
@@ -74,7 +75,7 @@ class Patience:
     def send(self, call: Callable[[], T], *, what: str, writes: bool) -> T:
         """The answer. Raises Refused when trying again doesn't help, StoreFailed when it has not helped."""
         may_have_happened = False
-        for tried in range(MAX_TRIES):
+        for tried in range(self._tries):
             try:
                 return call()
             except (ClientError, BotoCoreError) as error:
@@ -89,10 +90,10 @@ class Patience:
                         hint=_START_IT,
                     ) from None
             may_have_happened = may_have_happened or fault.kind.may_have_happened
-            if tried + 1 < MAX_TRIES:
+            if tried + 1 < self._tries:
                 self.pause(tried, longer=fault.kind is Kind.THROTTLED)
         raise StoreFailed(
-            f"{what} failed {MAX_TRIES} times: {fault.code}{place}", may_have_happened=may_have_happened and writes
+            f"{what} failed {self._tries} times: {fault.code}{place}", may_have_happened=may_have_happened and writes
         )
 
     def pause(self, tried: int, *, longer: bool) -> None:
@@ -106,12 +107,12 @@ class Sender:
     """Sends requests to DynamoDB through a low-level boto3 client.
 
     Raises ConditionFailed, StoreFailed when patience is at its end, Unavailable when only a person can help, and
-    botocore's own error where the request itself is wrong, which is a bug of ours.
+    botocore's own error where the request itself is wrong, which is a bug of ours. `tries` bounds its patience.
     """
 
-    def __init__(self, client: Any, *, jitter: Jitter, sleeper: Sleeper) -> None:
+    def __init__(self, client: Any, *, jitter: Jitter, sleeper: Sleeper, tries: int = MAX_TRIES) -> None:
         self._client = client
-        self._patience = Patience(jitter, sleeper)
+        self._patience = Patience(jitter, sleeper, tries=tries)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
