@@ -24,6 +24,12 @@ _LARGE = 3000
 
 
 def worker(world: "World", process: Process) -> None:
+    """A worker, which is started again when it ends because it can't even learn the time."""
+    with contextlib.suppress(StoreFailed):
+        _work(world, process)
+
+
+def _work(world: "World", process: Process) -> None:
     """A worker, or a function's sweeps, one after the other; now and then it is asked to stop."""
     parts, settings = world.parts(process), world.queues.settings(QUEUE)
     longest = 2 * settings.execution.handler_timeout.total_seconds()
@@ -45,7 +51,12 @@ def worker(world: "World", process: Process) -> None:
 def _stop_soon(world: "World", process: Process, stop: Stop) -> None:
     grace = timedelta(seconds=process.dice.choice((0, 2)))
     if process in world.processes and not world.is_calm:
-        world.scheduler.spawn(process.home, lambda: stop.request(deadline=process.clock.now() + grace), "stops")
+        world.scheduler.spawn(process.home, lambda: _request(stop, process, grace), "stops")
+
+
+def _request(stop: Stop, process: Process, grace: timedelta) -> None:
+    with contextlib.suppress(StoreFailed):
+        stop.request(deadline=process.clock.now() + grace)
 
 
 def submitter(number: int) -> Callable[["World", Process], None]:
@@ -75,7 +86,9 @@ def _drafts(world: "World", number: int) -> Iterator[Draft]:
             handler_ref=REF if dice.random() < 0.95 else "nobody-knows",
             payload=dice.randbytes(_LARGE if dice.random() < 0.3 else 10),
             id=task_id,
-            concurrency_key=f"key-{dice.randrange(world.plan.keys)}" if world.plan.keys and dice.random() < 0.7 else None,
+            concurrency_key=f"key-{dice.randrange(world.plan.keys)}"
+            if world.plan.keys and dice.random() < 0.7
+            else None,
             run_at=None if dice.random() < 0.7 else _ahead(world, dice),
             attempts=_earlier(world) if dice.random() < 0.15 else (),
         )
@@ -106,9 +119,9 @@ def operator(world: "World", process: Process) -> None:
     job = process.name.partition(".")[0] if process.dice.random() < 0.5 else None
     while not world.is_calm:
         process.sleep(process.dice.random() * 3)
-        _look_at_somebody(world, process, parts)
         after = None
         with contextlib.suppress(StoreFailed):
+            _look_at_somebody(world, process, parts)
             while True:
                 page = parts.store.dead(QUEUE, limit=2, after=after)
                 for entry in page.items:
@@ -140,9 +153,9 @@ def canceller(world: "World", process: Process) -> None:
     cancel = parts.canceller()
     while not world.is_calm:
         process.sleep(process.dice.random() * 8)
-        _look_at_somebody(world, process, parts)
-        if world.ids:
-            with contextlib.suppress(StoreFailed, TaskConflict, TaskNotFound):
+        with contextlib.suppress(StoreFailed, TaskConflict, TaskNotFound):
+            _look_at_somebody(world, process, parts)
+            if world.ids:
                 cancel.cancel(process.dice.choice(world.ids), op_id=process.ids.nonce())
 
 
@@ -153,8 +166,6 @@ def _look_at_somebody(world: "World", process: Process, parts: Any) -> None:
     task_id = process.dice.choice(world.ids)
     try:
         task = parts.store.get(task_id)
-    except StoreFailed:
-        return
     except CorruptItem as corrupt:
         require("whoever reads sees a whole task", "changed each time" in corrupt.message, corrupt)
         return

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from rdq_core.domain.times import to_millis
-from rdq_core.errors import LeaseLost, RdqError, TaskConflict, TaskNotFound
+from rdq_core.errors import LeaseLost, RdqError, StoreFailed, TaskConflict, TaskNotFound
 from rdq_core.testing.fake_dynamodb import Change, Database
 from tests.simulation.arrows import ARROWS, Arrow
 from tests.simulation.network import Flight
@@ -75,7 +75,9 @@ class History:
         who = "time to live" if deed is None else deed.process.name
         what = "removed" if change.after is None else "put" if change.before is None else "changed"
         row = maybe(change.after) if change.key[1] == "T" else None
-        state = "" if row is None else f" {row.status} fence {row.fence % 100000} h {row.history_length} due {row.due_at}"
+        state = (
+            "" if row is None else f" {row.status} fence {row.fence % 100000} h {row.history_length} due {row.due_at}"
+        )
         why = "" if deed is None else f" by {deed.verb}"
         self._timeline.note(who, f"{what} {change.table[4:]} task {change.key[0][-6:]}/{change.key[1]}{state}{why}")
 
@@ -87,7 +89,7 @@ class History:
         else:
             self._moved(before, after, deed)
         if deed is not None:
-            require("what a verb denies, it doesn't do afterwards", not isinstance(deed.error, LeaseLost), deed)
+            require("what a verb denies, it doesn't do afterwards", not _is_final(deed.error), deed)
             deed.committed.append((before, after))
         self._check_key(before, after)
 
@@ -143,7 +145,11 @@ class History:
             early = (before.due_at or 0) / 1000 - self.seconds
             require("nothing is taken before its time", early <= EARLY, f"{deed}, {early:.3f} s early")
         grown = after.history_length - before.history_length
-        require("history grows by what happened", grown == arrow.history or (arrow.history is None and grown in (0, 1)), deed)
+        require(
+            "history grows by what happened",
+            grown == arrow.history or (arrow.history is None and grown in (0, 1)),
+            deed,
+        )
         spent = after.attempt_count - before.attempt_count
         if arrow.count is not None:
             require("budget is spent by attempts alone", spent == arrow.count, deed)
@@ -195,7 +201,9 @@ class History:
 
     def _check_entry(self, task_id: str) -> None:
         row, item = self.row(task_id), self.database.tables[DLQ].get((task_id, "D"))
-        entry = None if item is None or int(item.get("expires_at", {"N": "1" + 12 * "0"})["N"]) <= self.seconds else item
+        entry = (
+            None if item is None or int(item.get("expires_at", {"N": "1" + 12 * "0"})["N"]) <= self.seconds else item
+        )
         is_dead = row is not None and row.status == "DEAD" and not row.is_gone(self.seconds)
         require("a dead-letter entry is there exactly while the task is dead", (entry is not None) == is_dead, task_id)
         if entry is not None and row is not None:
@@ -216,6 +224,8 @@ class History:
         if error is None and _says_done(deed, answer):
             done = bool(deed.committed) or self._was_done_by_another_call(deed)
             require("what a verb says it did, it did", done, deed)
+        if isinstance(error, StoreFailed) and not error.may_have_happened:
+            require("what surely did not happen, did not", not deed.committed, f"{deed}: {error}")
         if deed.committed and self._denies(deed, answer, error):
             raise Broken("what a verb did, it doesn't deny", f"{deed}: {error or answer}")
 
@@ -243,6 +253,10 @@ class History:
                 return isinstance(error, TaskConflict | TaskNotFound) and not row.is_gone(self.seconds - EARLY)
             case _:
                 return False
+
+
+def _is_final(error: RdqError | None) -> bool:
+    return isinstance(error, LeaseLost) or (isinstance(error, StoreFailed) and not error.may_have_happened)
 
 
 def _dead_at(deed: Deed) -> int:

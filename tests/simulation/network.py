@@ -63,6 +63,7 @@ class Network:
 
     def call(self, process: Process, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request for the thread that runs, and wait for what becomes of it."""
+        self._scheduler.check_alive()
         sender = self._scheduler.current
         flight = Flight(operation, request, sender, process, sender.deed)
         trouble = self._trouble()

@@ -7,6 +7,8 @@ from typing import Any, Final
 from rdq_core.domain.ids import encode_id
 from rdq_core.domain.times import cut_to_millis
 from rdq_core.stores.dynamodb.clock import Reading, StorageClock
+from rdq_core.stores.dynamodb.control import any_key
+from rdq_core.stores.dynamodb.transact import Sender
 from tests.simulation.scheduler import SECOND, Home, Scheduler
 
 START: Final = datetime(2026, 7, 20, 12, tzinfo=UTC)
@@ -22,11 +24,10 @@ class Process:
 
     def __init__(self, name: str, scheduler: Scheduler, seed: str, names: "Names", *, skew: int = 0) -> None:
         self.name = name
-        self.home = Home(name)
         self.dice = random.Random(f"{seed}/{name}")
+        self.home = Home(name, clock_stops=self.dice.random() < 0.5)
         self.ids = names
         self.skew = skew
-        self.stood_still = 0
         self.answered_at = 0
         self._scheduler = scheduler
         self.clock = StorageClock(self, probe=self._probe)
@@ -40,7 +41,7 @@ class Process:
 
     def monotonic(self) -> float:
         """Seconds that nobody sets."""
-        return (self._scheduler.now - self.stood_still) / SECOND
+        return (self._scheduler.now - self.home.stood_still) / SECOND
 
     def reading(self) -> Reading:
         """Both clocks now."""
@@ -52,7 +53,7 @@ class Process:
         self.clock.observe(date, sent=sent, received=self.reading())
 
     def _probe(self) -> None:
-        self.client.get_item(TableName="rdq-control", Key={"pk": {"S": "-"}, "sk": {"S": "-"}}, ConsistentRead=True)
+        Sender(self.client, jitter=self, sleeper=self, tries=1).get("rdq-control", any_key())
 
     # -- the world around -----------------------------------------------------------------------------------------
 
@@ -69,11 +70,8 @@ class Process:
         self._scheduler.wait(self._scheduler.now + max(round(seconds * SECOND), 1))
 
     def freeze(self, seconds: float) -> None:
-        """Stand still. Some machines' monotonic clocks stand still with them."""
-        span = round(seconds * SECOND)
-        self._scheduler.freeze(self.home, self._scheduler.now + span)
-        if self.dice.random() < 0.5:
-            self.stood_still += span
+        """Stand still."""
+        self._scheduler.freeze(self.home, self._scheduler.now + round(seconds * SECOND))
 
 
 class Names:

@@ -23,9 +23,15 @@ class Killed(BaseException):
 
 @dataclass(eq=False, slots=True)
 class Home:
-    """What lives and dies together: a process. It neither runs nor hears anything while it is frozen."""
+    """What lives and dies together: a process. It neither runs nor hears anything while it is frozen.
+
+    `stood_still` is how long its monotonic clock did, which it only does if `clock_stops`.
+    """
 
     name: str
+    clock_stops: bool = False
+    stood_still: int = 0
+    frozen_since: int = 0
     frozen_until: int = 0
     is_dead: bool = False
     strands: "list[Strand]" = field(default_factory=list)
@@ -123,11 +129,15 @@ class Scheduler:
 
     def freeze(self, home: Home, until: int) -> None:
         """A process stands still until that moment, or until it is thawed."""
+        if not home.frozen_until:
+            home.frozen_since = self.now
         home.frozen_until = max(home.frozen_until, until)
         self.at(home.frozen_until, lambda: self.thaw(home) if home.frozen_until <= self.now else None)
 
     def thaw(self, home: Home) -> None:
         """A process goes on, with everything that it has missed."""
+        if home.frozen_until and home.clock_stops:
+            home.stood_still += self.now - home.frozen_since
         home.frozen_until = 0
         held, home.held = home.held, []
         for strand, ticket in held:
@@ -144,6 +154,10 @@ class Scheduler:
         self._live(me)
         self._next(me)
         self._live(me)
+
+    def check_alive(self) -> None:
+        """Raise Killed in a thread whose process is dead: what it would do, nobody must see."""
+        self._live(self.current)
 
     def wake(self, strand: Strand, at: int | None = None) -> None:
         """End a thread's wait, at a moment or as soon as its turn comes."""
@@ -204,7 +218,6 @@ class Scheduler:
 
     def _runs(self, me: Strand) -> None:
         try:
-            self._live(me)
             me.target()
         except Killed:
             pass

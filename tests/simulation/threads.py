@@ -100,15 +100,26 @@ class SimulatedLock:
         self._waiting: list[Strand] = []
 
     def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.release()
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        """Wait until nobody else holds it; False when somebody does and there is no waiting."""
         strand = self._scheduler.current
         while self._holder not in (None, strand):
+            if not blocking:
+                return False
             self._waiting.append(strand)
             self._scheduler.wait()
         self._holder = strand
         self._depth += 1
-        return self
+        return True
 
-    def __exit__(self, *exc_info: object) -> None:
+    def release(self) -> None:
+        """Let others have it, once it was released as often as it was acquired."""
         self._depth -= 1
         if self._depth == 0:
             self._holder = None

@@ -230,14 +230,17 @@ class World:
             self.scheduler.thaw(process.home)
         waiting = [row for row in self.rows() if row.status not in TERMINAL and row.version == 1]
         for row in waiting:
-            since = max((row.due_at or 0) / 1000 - self.history.seconds + self.scheduler.now / SECOND, self._calm_since / SECOND)
+            since = max(
+                (row.due_at or 0) / 1000 - self.history.seconds + self.scheduler.now / SECOND, self._calm_since / SECOND
+            )
             late = self.scheduler.now / SECOND - since
             require("what is due is done within its bound", late < BOUND, f"task {row.task_id} is {late:.0f} s late")
-        is_quiet = not waiting and not any("submitter" in process.name for process in self.processes)
-        if is_quiet:
+        others_are_done = all("worker" in process.name for process in self.processes)
+        if others_are_done and not waiting:
             self.scheduler.finish()
             return
-        self.scheduler.at(self.scheduler.now + self._until_next(waiting), self._look)
+        may_skip = others_are_done and self.scheduler.now > self._calm_since
+        self.scheduler.at(self.scheduler.now + (self._until_next(waiting) if may_skip else _LOOK), self._look)
 
     def _until_next(self, waiting: list[Row]) -> int:
         """Nobody needs to look at a store in which nothing is due for days: all stand still meanwhile."""
