@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from botocore.exceptions import ReadTimeoutError
 
 from rdq_core.domain.lease import Claim
 from rdq_core.domain.lifecycle import NO_EDIT, Edit, Result
@@ -12,7 +14,7 @@ from rdq_core.errors import LeaseLost, StoreFailed, TaskConflict, TaskNotFound
 from rdq_core.stores.dynamodb.transact import MAX_TRIES
 from rdq_core.testing.faults import FaultScript
 from tests.dynamodb.verbs import HOUR, noise, seen_dead
-from tests.dynamodb.world import FAILURE, SHARDS, TABLES, TASK_ID, World, a_task
+from tests.dynamodb.world import FAILURE, SHARDS, TABLES, TASK_ID, World, a_failed_attempt, a_task
 
 Settle = Callable[[World, Claim], None]
 
@@ -183,6 +185,18 @@ def test_our_own_submit_is_recognised_even_when_the_task_has_been_claimed_since(
         faults.interleave(world.claim, "PutItem", at=2)
         mine = world.store.submit(a_task(), shards=SHARDS)
     assert (mine.created, mine.task.status) == (True, Status.IN_FLIGHT)
+
+
+def test_a_submit_that_may_yet_arrive_keeps_the_body_that_it_would_name(world: World) -> None:
+    late: list[Any] = []
+    with FaultScript(world.client) as faults:
+        faults.lose_request("PutItem", nth=3, error=ReadTimeoutError)
+        faults.interleave(lambda: world.submit(payload=noise(2000)), "PutItem", at=4)
+        world.store.submit(a_task(payload=noise(3000), attempts=(a_failed_attempt(1, world.now, None),)), shards=SHARDS)
+        late += [request.params for request in faults.requests if request.operation == "PutItem"]
+    world.client.delete_item(TableName=TABLES.tasks, Key={"task_id": {"S": TASK_ID}, "kind": {"S": "T"}})
+    world.client.put_item(**late[2])
+    assert (world.got().payload, len(world.got().attempts)) == (noise(3000), 1)
 
 
 def test_a_submit_over_another_queues_task_leaves_no_body(world: World) -> None:

@@ -1,8 +1,5 @@
 """Storing a new task: what its row will name first, then the row, whose condition decides."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from rdq_core.domain.references import forgotten
 from rdq_core.domain.task import Task
 from rdq_core.engine.ports import Submission
@@ -36,7 +33,7 @@ def put_row(access: Access, new: NewTaskItems) -> Submission:
     try:
         access.sender.put(access.tables.tasks, new.item, any_of(IS_ABSENT, HAS_EXPIRED), values_at(new.now))
     except ConditionFailed as refused:
-        return _already_there(access, new, refused.row)
+        return _already_there(access, new, refused)
     return checked(access, new, Submission(new.task, created=True))
 
 
@@ -52,18 +49,19 @@ def checked(access: Access, new: NewTaskItems, submission: Submission) -> Submis
     raise forgotten(new.task.id)
 
 
-def _already_there(access: Access, new: NewTaskItems, came_back: Mapping[str, Any] | None) -> Submission:
+def _already_there(access: Access, new: NewTaskItems, refused: ConditionFailed) -> Submission:
     task = new.task
-    if came_back is None:
+    if refused.row is None:
         raise _came_and_went(task)
-    stored = read_row(came_back)
+    stored = read_row(refused.row)
     if stored.life == new.row.life:
         return checked(access, new, Submission(as_written(access, stored), created=True))
     if is_row_forgotten(access, stored):
         # Its submitter died before it could find out.
         end_life(access, task.id, stored.life)
         return put_row(access, new)
-    discard_loser(access, new)
+    if not refused.in_doubt:  # else a try of ours is under way, which may yet come when the other life has ended
+        discard_loser(access, new)
     if stored.task.queue != task.queue:
         raise TaskConflict(f"task {task.id} exists in queue {stored.task.queue}", task_id=task.id)
     present = whole(access, stored)

@@ -42,11 +42,15 @@ _READS: Final = frozenset({"get_item", "query", "scan"})
 
 
 class ConditionFailed(Exception):
-    """A condition did not hold, and nothing was written. `row` is the item as it is now, None when there is none."""
+    """A condition did not hold, and nothing was written. `row` is the item as it is now, None when there is none.
 
-    def __init__(self, rows: Mapping[int, Mapping[str, Any] | None]) -> None:
+    With `in_doubt`, nobody knows what became of an earlier try of the same request: it may even arrive later on.
+    """
+
+    def __init__(self, rows: Mapping[int, Mapping[str, Any] | None], *, in_doubt: bool = False) -> None:
         super().__init__("a condition did not hold")
         self.rows = rows
+        self.in_doubt = in_doubt
 
     @property
     def row(self) -> Mapping[str, Any] | None:
@@ -55,10 +59,11 @@ class ConditionFailed(Exception):
 
 
 class Refused(Exception):
-    """A request failed in a way that sending it again doesn't help."""
+    """A request failed in a way that sending it again doesn't help. `in_doubt` is what came of the tries before."""
 
-    def __init__(self, fault: Fault, error: Exception) -> None:
+    def __init__(self, fault: Fault, error: Exception, *, in_doubt: bool = False) -> None:
         super().__init__(fault.code)
+        self.in_doubt = in_doubt
         self.fault = fault
         self.error = error
 
@@ -81,7 +86,7 @@ class Patience:
             except (ClientError, BotoCoreError) as error:
                 fault = understand(error)
                 if not fault.kind.is_worth_another_try:
-                    raise Refused(fault, error) from None
+                    raise Refused(fault, error, in_doubt=may_have_happened) from None
                 place = f" at {found}" if (found := endpoint_of(error)) else ""
                 if nobody_listens(error):
                     raise StoreFailed(
@@ -222,7 +227,7 @@ def update_of(
 
 def _final(refused: Refused, action: str, tables: str) -> Exception:
     if refused.fault.kind is Kind.CONDITION:
-        return ConditionFailed(refused.fault.rows)
+        return ConditionFailed(refused.fault.rows, in_doubt=refused.in_doubt)
     if refused.fault.kind is Kind.UNAVAILABLE:
         return _unavailable(refused.fault, action, tables)
     return refused.error
