@@ -1,4 +1,7 @@
-"""Who takes part: submitters, workers, operators and cancellers. Each is a function of the world and its own process."""
+"""Who takes part: submitters, workers, operators and cancellers.
+
+Each is a function of the world and its own process.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -11,7 +14,7 @@ from rdq_core.domain.lifecycle import NO_EDIT, Edit
 from rdq_core.engine.stopping import Stop
 from rdq_core.engine.submit import Draft
 from rdq_core.engine.sweep import SweepLimits
-from rdq_core.errors import CorruptItem, RdqError, StoreFailed, TaskConflict, TaskNotFound
+from rdq_core.errors import CorruptItem, StoreFailed, TaskConflict, TaskNotFound
 from tests.simulation.handlers import REF, Handlers
 from tests.simulation.process import Process
 from tests.simulation.queues import QUEUE
@@ -33,7 +36,7 @@ def _work(world: "World", process: Process) -> None:
     """A worker, or a function's sweeps, one after the other; now and then it is asked to stop."""
     parts, settings = world.parts(process), world.queues.settings(QUEUE)
     longest = 2 * settings.execution.handler_timeout.total_seconds()
-    handlers = Handlers(process, world.history, [QUEUE], world.plan.seed, longest=longest)
+    handlers = Handlers(world, process, [QUEUE], longest=longest)
     sweeper = parts.sweeper(handlers, serves=[QUEUE], worker=process.name)
     stop = Stop()
     if process.dice.random() < 0.5:
@@ -87,7 +90,7 @@ def _drafts(world: "World", number: int) -> Iterator[Draft]:
             payload=dice.randbytes(_LARGE if dice.random() < 0.3 else 10),
             id=task_id,
             concurrency_key=f"key-{dice.randrange(world.plan.keys)}"
-            if world.plan.keys and dice.random() < 0.7
+            if world.plan.keys and dice.random() < world.plan.keyed
             else None,
             run_at=None if dice.random() < 0.7 else _ahead(world, dice),
             attempts=_earlier(world) if dice.random() < 0.15 else (),
@@ -194,6 +197,3 @@ def put_odd_row(world: "World", number: int) -> None:
     }
     table = world.database.tables["rdq-tasks"]
     table.put(table.key_of(item), item, 0.0)
-
-
-__all__ = ["RdqError", "canceller", "operator", "put_odd_row", "submitter", "worker"]

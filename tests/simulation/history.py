@@ -1,10 +1,9 @@
 """The invariants, held against every write at the moment it is made, and against every answer that a verb gives.
 
-The invariant of the invariants: they read what is stored with lines of their own, so a mistake of the product can't hide
-behind itself.
+The invariant of the invariants: they read what is stored with lines of their own, so a mistake of the product can't
+hide behind itself.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 

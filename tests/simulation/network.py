@@ -1,7 +1,7 @@
 """What lies between a process and DynamoDB: requests take their time, and everything goes wrong that can.
 
-The invariant: the double carries out each request whole and at one moment, as DynamoDB does; only who hears of it, when,
-and whether at all, is for the network to decide.
+The invariant: the double carries out each request whole and at one moment, as DynamoDB does; only who hears of it,
+when, and whether at all, is for the network to decide.
 """
 
 import random
@@ -47,9 +47,9 @@ class Network:
     """One run's network, with its faults."""
 
     def __init__(
-        self, plan: Plan, scheduler: Scheduler, database: Database, timeline: Timeline, arrive: Callable[[Flight], None]
+        self, plan: Plan, scheduler: Scheduler, database: Database, timeline: Timeline, arrive: Callable[[Flight], bool]
     ) -> None:
-        self.troubles = 0
+        self.requests = self.troubles = 0
         self.is_calm = False
         self._plan = plan
         self._dice = random.Random(f"{plan.seed}/network")
@@ -64,9 +64,10 @@ class Network:
     def call(self, process: Process, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request for the thread that runs, and wait for what becomes of it."""
         self._scheduler.check_alive()
+        self.requests += 1
         sender = self._scheduler.current
         flight = Flight(operation, request, sender, process, sender.deed)
-        trouble = self._trouble()
+        trouble = self._cut_off(process) or self._trouble()
         if trouble is not None:
             self._timeline.note(process.name, f"{trouble}: {flight}")
             getattr(self, f"_{trouble}")(flight)
@@ -78,6 +79,13 @@ class Network:
             raise flight.error
         assert flight.answer is not None
         return flight.answer
+
+    def _cut_off(self, process: Process) -> str | None:
+        """What becomes of the requests of a process that can't reach storage: most are lost, some are not quite."""
+        if self.is_calm or self._scheduler.now >= process.cut_off_until or self.troubles >= self._plan.most_troubles:
+            return None
+        self.troubles += 1
+        return self._dice.choice(("unsent", "lost", "lost", "late", "answer_lost"))
 
     def _trouble(self) -> str | None:
         if self.is_calm or self.troubles >= self._plan.most_troubles or self._dice.random() >= self._total:
@@ -94,15 +102,14 @@ class Network:
     def _arrives(self, flight: Flight) -> None:
         flight.dated = self._scheduler.now
         try:
-            flight.answer = self._carry_out(flight)
+            if self._arrive(flight):
+                flight.answer = self._database.call(flight.operation, flight.request)
+            else:
+                flight.error = ReadTimeoutError(endpoint_url=_URL)
         except ClientError as error:
             flight.error = error
         if flight.is_awaited:
             self._scheduler.wake(flight.sender, self._scheduler.now + self._way())
-
-    def _carry_out(self, flight: Flight) -> dict[str, Any]:
-        self._arrive(flight)
-        return self._database.call(flight.operation, flight.request)
 
     def _way(self) -> int:
         if self._plan.slow_network and not self.is_calm:

@@ -29,6 +29,7 @@ class Process:
         self.ids = names
         self.skew = skew
         self.answered_at = 0
+        self.cut_off_until = 0
         self._scheduler = scheduler
         self.clock = StorageClock(self, probe=self._probe)
         self.client: Any = None

@@ -144,7 +144,7 @@ class SimulatedThread:
 @contextlib.contextmanager
 def under(scheduler: Scheduler) -> Iterator[None]:
     """Let the engine take the scheduler's threads for real ones."""
-    simulated, real = SimulatedThreading(scheduler), {module: module.threading for module in MODULES}  # type: ignore[attr-defined]
+    simulated, real = SimulatedThreading(scheduler), {module: module.threading for module in MODULES}
     try:
         for module in MODULES:
             module.threading = simulated  # type: ignore[attr-defined]

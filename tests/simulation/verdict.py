@@ -10,7 +10,7 @@ class Broken(AssertionError):
         self.about = str(about)
 
 
-def require(promise: str, holds: bool, about: object) -> None:  # noqa: FBT001 - it reads as a sentence
+def require(promise: str, holds: bool, about: object) -> None:
     """Raise Broken unless it holds."""
     if not holds:
         raise Broken(promise, about)

@@ -4,9 +4,11 @@ First there is trouble, for as long as the plan says. Then it stops, everybody i
 done within its bound: a task that waits longer was lost or left behind.
 """
 
+import contextlib
 import random
-from collections.abc import Callable
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from rdq_core.errors import CorruptItem, LeaseLost, RdqError, StoreFailed
@@ -21,13 +23,13 @@ from tests.simulation.history import TASKS, History
 from tests.simulation.network import LATEST, Client, Flight, Network
 from tests.simulation.plan import Plan
 from tests.simulation.process import Names, Process
-from tests.simulation.queues import QUEUE, Queues
+from tests.simulation.queues import Queues
 from tests.simulation.rows import TERMINAL, Row
 from tests.simulation.scheduler import SECOND, Scheduler
 from tests.simulation.threads import under
 from tests.simulation.timeline import Timeline
 from tests.simulation.verdict import Broken, require
-from tests.simulation.witness import Witness
+from tests.simulation.witness import Deed, Witness
 
 TABLES: Final = Tables("rdq-tasks", "rdq-dlq", "rdq-control", "rdq-audit")
 BOUND: Final = 90
@@ -46,6 +48,7 @@ class World:
         self.history = History(self.scheduler, self.timeline, plan.budgets)
         self.names = Names()
         self.is_calm = False
+        self._employed = 0
         self.ids: list[str] = []
         self._calm_since = self._chaos_ends = self._outage_ends = 0
         self._lag_dice = random.Random(f"{plan.seed}/lag")
@@ -79,16 +82,22 @@ class World:
             self._employ(f"canceller-{number}", actors.canceller)
         for number in range(plan.odd_rows):
             actors.put_odd_row(self, number)
-        chaos = self._chaos_ends = plan.chaos * SECOND
+        self._chaos_ends = plan.chaos * SECOND
+        self._set_traps(self._chaos_ends)
+        self.scheduler.at(self._chaos_ends, self._end_of_chaos)
+
+    def _set_traps(self, chaos: int) -> None:
+        plan = self.plan
         for _ in range(plan.freezes):
             self._some_time(chaos, self._freeze_somebody)
+        for _ in range(plan.cuts):
+            self._some_time(chaos, self._cut_somebody_off)
         for _ in range(plan.steps):
             self._some_time(chaos, self._step_somebodys_clock)
         for span in plan.leaps:
-            self._some_time(chaos, lambda span=span: self._leap(span))
+            self._some_time(chaos, partial(self._leap, span))
         if len(plan.budgets) > 1:
             self._some_time(chaos, self._change_budget)
-        self.scheduler.at(chaos, self._end_of_chaos)
 
     def _some_time(self, within: int, call: Callable[[], object]) -> None:
         self.scheduler.at(int(self.dice.random() * within), call)
@@ -99,7 +108,8 @@ class World:
             self.scheduler.at(self._outage_ends, lambda: self._employ(name, work, forever=forever))
             return
         skew = round(self.dice.uniform(-1, 1) * self.plan.skew * SECOND)
-        process = Process(f"{name}.{len(self.processes)}", self.scheduler, self.plan.seed, self.names, skew=skew)
+        self._employed += 1
+        process = Process(f"{name}.{self._employed}", self.scheduler, self.plan.seed, self.names, skew=skew)
         process.client = Client(self.network, process)
         self.processes.append(process)
 
@@ -120,6 +130,7 @@ class World:
 
     def parts(self, process: Process) -> Parts:
         """rdq, as this process has it."""
+        queues: Any = self.queues
         store: Any = DynamoTaskStore(
             process.client,
             TABLES,
@@ -130,8 +141,8 @@ class World:
             shards_ever=lambda queue: self.queues.settings(queue).shards_ever,
         )
         return Parts(
-            store=Witness(store, process, self.scheduler, self.timeline, self.history.heard),  # type: ignore[arg-type]
-            queues=self.queues,  # type: ignore[arg-type]
+            store=Witness(store, process, self.scheduler, self.timeline, self._heard),
+            queues=queues,
             limiter=DynamoRateLimiter(process.client, TABLES, ids=process.ids, jitter=process, sleeper=process),
             clock=process.clock,
             ids=process.ids,
@@ -139,23 +150,44 @@ class World:
             idle=process,
             busy=process,
             events=Quiet(),
-            on_error=lambda error, where: self._on_error(process, error, where),  # type: ignore[misc]
+            on_error=lambda error, where: self._on_error(process, error, where),
         )
 
+    def _heard(self, deed: Deed, answer: Any, error: RdqError | None) -> None:
+        with self.ending_the_run():
+            self.history.heard(deed, answer, error)
+
+    @contextlib.contextmanager
+    def ending_the_run(self) -> Iterator[None]:
+        """Let a broken promise end the run at once, whoever would catch it on its way."""
+        try:
+            yield
+        except Broken as broken:
+            self.scheduler.finish(broken)
+            raise
+
     def _on_error(self, process: Process, error: BaseException, where: str) -> None:
+        if isinstance(error, Broken):
+            return
         if isinstance(error, CorruptItem):
             row = self.history.row(error.task_id or "")
             require("nothing becomes unreadable", row is None or row.version != 1, error)
             return
         self.timeline.note(process.name, f"{where}: {error!r}")
         if not isinstance(error, StoreFailed | LeaseLost):
-            raise Broken("nothing fails by a mistake of our own", repr(error)) from error
+            self.scheduler.finish(error)
 
     # -- what happens to them -------------------------------------------------------------------------------------
 
     def _freeze_somebody(self) -> None:
         if self.processes:
             self._anybody().freeze(self.dice.choice((0.5, 5.0, 30.0)) * (0.5 + self.dice.random()))
+
+    def _cut_somebody_off(self) -> None:
+        if self.processes:
+            process, span = self._anybody(), self.dice.choice((2.0, 10.0, 40.0)) * self.dice.random()
+            process.cut_off_until = self.scheduler.now + round(span * SECOND)
+            self.timeline.note(process.name, f"can't reach storage for {span:.1f} s")
 
     def _step_somebodys_clock(self) -> None:
         if not self.processes:
@@ -182,12 +214,22 @@ class World:
         self._outage_ends = max(self._outage_ends, self.scheduler.now + round(seconds * SECOND))
         self._chaos_ends = max(self._chaos_ends, self._outage_ends + 10 * SECOND)
 
-    def _arrives(self, flight: Flight) -> None:
+    def _arrives(self, flight: Flight) -> bool:
+        """Whether a request is carried out. One is not: a submit that was stored already, and arrives once more when
+        its task is gone again. It would bring the same life back, which is known, and not prevented.
+        """
         self.history.flight = flight
+        item = flight.request.get("Item", {})
+        if item.get("kind") != {"S": "T"}:
+            return True
+        task_id, life = item["task_id"]["S"], item["lf"]["S"]
+        row = self.history.row(task_id)
+        comes_back = (task_id, life) in self.history.lives and (row is None or row.life != life)
+        if comes_back:
+            self.timeline.note("network", f"task {task_id[-6:]} would come back: its late submit is dropped")
+        return not comes_back
 
-    def _watch(self, changes: list[Change]) -> None:
-        flight, self.history.flight = self.history.flight, None
-        self.history.flight = flight
+    def _watch(self, changes: Sequence[Change]) -> None:
         self.history.watch(changes)
         for change in changes:
             if change.after is not None and "expires_at" in change.after:
@@ -203,10 +245,10 @@ class World:
         self.scheduler.at(moment, lambda: self._expire(change))
 
     def _expire(self, change: Change) -> None:
-        item = self.database.tables[change.table].get(change.key)  # type: ignore[arg-type]
+        item = self.database.tables[change.table].get(change.key)
         if item is not None and "expires_at" in item and int(item["expires_at"]["N"]) <= self.history.seconds:
             self.history.flight = None
-            self.database.remove(change.table, change.key)  # type: ignore[arg-type]
+            self.database.remove(change.table, change.key)
 
     def _lag(self) -> float:
         if self.is_calm or not self.plan.lag or self._lag_dice.random() < 0.5:
@@ -253,16 +295,17 @@ class World:
             self.scheduler.freeze(process.home, self._outage_ends)
         return span
 
+    @property
+    def counts(self) -> Counter[str]:
+        """What the run was put through."""
+        return Counter(
+            requests=self.network.requests,
+            troubles=self.network.troubles,
+            writes=self.history.writes,
+            claims=len(self.history.claims),
+            processes=self._employed,
+        )
+
     def rows(self) -> list[Row]:
         """All state rows."""
         return [Row(item) for item in self.database.tables[TASKS].every() if item["kind"]["S"] == "T"]
-
-
-def run(plan: Plan) -> World:
-    """Run a plan. Raises Broken."""
-    world = World(plan)
-    world.run()
-    return world
-
-
-__all__ = ["QUEUE", "RdqError", "World", "replace", "run"]

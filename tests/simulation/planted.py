@@ -1,0 +1,192 @@
+"""Deliberate mistakes, each put into the product for the length of a run: what the simulation must be able to see."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+from unittest.mock import patch
+
+from rdq_core.domain.attempt import Outcome
+from rdq_core.engine.feed import Feed
+from rdq_core.engine.resolve import Resolver
+from rdq_core.errors import StoreFailed
+from rdq_core.stores.dynamodb import claiming, dead_lettering, redriving, settling, slots
+from rdq_core.stores.dynamodb.bodies import Bodies
+from rdq_core.stores.dynamodb.clock import StorageClock
+from rdq_core.stores.dynamodb.expressions import ALWAYS, CLAUSES
+from rdq_core.stores.dynamodb.history import History
+from rdq_core.stores.dynamodb.schema import Attr
+from rdq_core.stores.dynamodb.settling import Settling
+from rdq_core.stores.dynamodb.slots import Keyed
+from rdq_core.stores.dynamodb.submitting import Submitting
+from rdq_core.stores.dynamodb.transact import Sender
+from rdq_core.stores.dynamodb.values import number
+
+Mistake = Callable[[], contextlib.AbstractContextManager[object]]
+
+
+def _without(clause: str) -> Mistake:
+    return lambda: patch.dict(CLAUSES, {clause: ALWAYS})
+
+
+def _replaced(owner: Any, name: str, new: Any) -> Mistake:
+    return lambda: patch.object(owner, name, new)
+
+
+def _wrapped(owner: Any, name: str, wrapper: Callable[..., Any]) -> Mistake:
+    """`wrapper` gets the real thing first."""
+    real = getattr(owner, name)
+
+    def wrong(*given: Any, **options: Any) -> Any:
+        return wrapper(real, *given, **options)
+
+    return _replaced(owner, name, wrong)
+
+
+def _everywhere(name: str, wrapper: Callable[..., Any], *modules: Any) -> Mistake:
+    @contextlib.contextmanager
+    def planted() -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for module in modules:
+                stack.enter_context(_wrapped(module, name, wrapper)())
+            yield
+
+    return planted
+
+
+# -- mistakes ------------------------------------------------------------------------------------------------------
+
+
+def _same_fence(real: Any, fencing_token: int, grant: Any) -> Any:
+    return real(fencing_token - 1, grant)
+
+
+def _is_forgotten(_real: Any, *_given: Any, **_options: Any) -> None:
+    return None
+
+
+def _deletes_in_doubt(real: Any, self: Any, settled: Any, *given: Any) -> Any:
+    try:
+        return real(self, settled, *given)
+    except StoreFailed:
+        with contextlib.suppress(StoreFailed):
+            self._access.history.discard(settled.task_id, [settled.record_key or "A#0#none"])
+        raise
+
+
+def _renews_later(real: Any, self: Any, row: Any, ends_at: Any) -> Any:
+    return {Attr.BODY_ENDS_AT: number(int(ends_at.timestamp()))}
+
+
+def _frees_early(real: Any, self: Any, settled: Any, sets: Any, removes: Any, claim: Any) -> Any:
+    self._access.free_slot(claim.task, claim.fencing_token)
+    return real(self, settled, sets, removes, claim)
+
+
+def _numbers_by_budget(real: Any, row: Any, attempt: Any, claim_id: str) -> Any:
+    return real(replace(row, history_length=row.task.attempt_count), attempt, claim_id)
+
+
+def _never_us(real: Any, *given: Any) -> bool:
+    real(*given)
+    return False
+
+
+def _always_us(_real: Any, *_given: Any) -> bool:
+    return True
+
+
+def _keeps_entry(_real: Any, self: Any, action: str, part: Mapping[str, Any], entry: Any) -> None:
+    self._access.sender.transact([{action: part}], nonce=self._access.ids.nonce())
+
+
+def _in_two_writes(real: Any, self: Any, items: Any, *, nonce: str) -> None:
+    for place, item in enumerate(items):
+        real(self, [item], nonce=f"{nonce}/{place}")
+
+
+def _holds_no_lapsed(real: Any, self: Any, slot: Any, row: Any) -> bool:
+    holder = self._access.state(slot[Attr.TASK_ID]["S"])
+    now = self._access.clock.now()
+    return bool(real(self, slot, row) and holder is not None and not holder.task.is_due(now))
+
+
+def _keeps_end(real: Any, sets: Any, removes: Any = ()) -> Any:
+    return real(sets, [attr for attr in removes if attr is not Attr.EXPIRES_AT])
+
+
+def _trusts_the_machine(_real: Any, self: Any) -> Any:
+    return self._machine.now()
+
+
+def _looks_into_one_shard(real: Any, self: Any, settings: Any, now: Any) -> Any:
+    begins = real(self, settings, now)
+    for page in [page for page in self._pages if page[0] > 0]:
+        self._pages.remove(page)
+    return begins
+
+
+def _one_more(real: Any, self: Any, task: Any, claim: Any, settings: Any, *rest: Any) -> Any:
+    retry = replace(settings.retry, max_attempts=settings.retry.max_attempts + 1)
+    return real(self, task, claim, replace(settings, retry=retry), *rest)
+
+
+def _spends_on_release(real: Any, claim: Any, verb: Any, failure: Any, due_at: Any) -> Any:
+    return {**real(claim, verb, failure, due_at), Attr.ATTEMPT_COUNT: number(claim.task.attempt_count + 1)}
+
+
+def _submits_anew(real: Any, self: Any, draft: Any, refused: Any) -> Any:
+    self._access.sender.put(self._access.tables.tasks, draft.item, ALWAYS, {})
+    return real(self, draft, refused)
+
+
+def _discards_in_doubt(real: Any, self: Any, draft: Any, refused: Any) -> Any:
+    refused.in_doubt = False
+    return real(self, draft, refused)
+
+
+def _forgets_what_failed(real: Any, self: Any, claim: Any, verdict: Any, now: Any) -> Any:
+    attempt = real(self, claim, verdict, now)
+    return replace(attempt, fencing_token=None) if attempt.outcome is not Outcome.SUCCESS else attempt
+
+
+MISTAKES: Final[dict[str, Mistake]] = {
+    # A clause of a condition is dropped.
+    "a submit replaces what is there": _without("IS_ABSENT"),
+    "a reclaim takes a live lease": _without("IS_DUE"),
+    "a claim believes an old index entry": _without("IS_AS_SEEN"),
+    "a claim takes what it can't read": _without("IS_READABLE"),
+    "a claim is settled without its token": _without("IS_HELD_BY_CALLER"),
+    "a heartbeat shortens a lease": _without("IS_EARLIER"),
+    "a cancel stops what has ended": _without("IS_LIVE"),
+    "a redrive undoes a death that nobody has seen": _without("DIED_THEN"),
+    "a job sends a task back twice": _without("IS_NOT_DONE"),
+    "a record is put over a published one": _without("IS_FRESH"),
+    "a renewal shortens a body's life": _without("BODY_ENDS_SOONER"),
+    "a slot is taken from its holder": _without("SLOT_IS_FREE"),
+    "a leaked slot is taken twice": _without("SLOT_IS_AS_SEEN"),
+    "a slot is freed without a condition": _without("SLOT_IS_OURS"),
+    # A step is left out, or done too early or too late.
+    "a claim doesn't raise the fence": _everywhere("leased", _same_fence, claiming, slots),
+    "an attempt is published without its record": _wrapped(History, "put", _is_forgotten),
+    "a record in doubt is deleted": _wrapped(Settling, "_settle", _deletes_in_doubt),
+    "a body is not renewed before the write": _wrapped(Bodies, "_renew", _renews_later),
+    "a slot is freed before the claim is settled": _wrapped(Settling, "_settle", _frees_early),
+    "a slot is never freed by its own holder nor by others": _wrapped(Keyed, "_is_held", lambda *_: True),
+    "attempts are numbered by the budget": _everywhere(
+        "record_of", _numbers_by_budget, settling, claiming, dead_lettering
+    ),
+    "a winner takes himself for a loser": _everywhere("was_it_us", _never_us, settling, dead_lettering),
+    "a loser takes himself for a winner": _everywhere("was_it_us", _always_us, settling, dead_lettering),
+    "a redrive leaves the dead-letter entry": _wrapped(redriving.Redriving, "_with_entry", _keeps_entry),
+    "a transaction is sent as two writes": _wrapped(Sender, "transact", _in_two_writes),
+    "a lapsed holder loses its key": _wrapped(Keyed, "_is_held", _holds_no_lapsed),
+    "a redrive leaves the end of the row": _wrapped(redriving, "change", _keeps_end),
+    "a worker trusts its machine's clock": _wrapped(StorageClock, "now", _trusts_the_machine),
+    "a sweep looks into one shard only": _wrapped(Feed, "_begin_look", _looks_into_one_shard),
+    "a budget has one attempt too many": _wrapped(Resolver, "resolve", _one_more),
+    "a release spends budget": _everywhere("_waiting", _spends_on_release, settling),
+    "a submit that lost writes all the same": _wrapped(Submitting, "_already_there", _submits_anew),
+    "a submit in doubt deletes its body": _wrapped(Submitting, "_already_there", _discards_in_doubt),
+    "a record forgets whose claim it was": _wrapped(Resolver, "_attempt", _forgets_what_failed),
+}

@@ -1,0 +1,62 @@
+"""Many processes, every kind of trouble, and the promises that hold all the same."""
+
+import pytest
+
+from tests.simulation.plan import plan_of
+from tests.simulation.planted import MISTAKES
+from tests.simulation.shrinking import failure_of, shrunk
+from tests.simulation.world import World
+
+pytestmark = pytest.mark.slow
+
+SEEDS = 150
+AT_ONCE = 50
+MOST = 1000
+
+
+@pytest.mark.parametrize("first", range(1, SEEDS, AT_ONCE))
+def test_every_promise_is_kept_whatever_goes_wrong(first: int) -> None:
+    for seed in range(first, first + AT_ONCE):
+        failure = failure_of(plan_of(str(seed)))
+        assert failure is None, f"\n{shrunk(failure)}"
+
+
+@pytest.mark.parametrize("seed", ["1", "2", "3"])
+def test_a_seed_gives_the_same_run_each_time(seed: str) -> None:
+    stories = []
+    for _ in range(2):
+        world = World(plan_of(seed))
+        world.run()
+        stories.append(world.timeline.told())
+    assert stories[0] == stories[1]
+
+
+def test_seeds_meet_every_kind_of_trouble() -> None:
+    worlds = [World(plan_of(str(seed))) for seed in range(1, 30)]
+    for world in worlds:
+        world.run()
+    told = "\n".join(world.timeline.told() for world in worlds)
+    for trouble in worlds[0].plan.rates:
+        assert f"{trouble}: " in told
+    for happening in ("everybody stands still", "its clock is set", "time to live removed", "by redrive", "by purge"):
+        assert happening in told
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_planted_mistake_is_seen(name: str) -> None:
+    with MISTAKES[name]():
+        failures = (failure_of(plan_of(str(seed))) for seed in range(1, MOST + 1))
+        seed, seen = next((place, failure) for place, failure in enumerate(failures, start=1) if failure is not None)
+    print(f"seed {seed}: {seen.promise}")  # noqa: T201 - pytest shows it with -s, and when a mistake takes long
+
+
+def test_a_failure_is_made_small_and_told_as_a_story() -> None:
+    with MISTAKES["a redrive leaves the dead-letter entry"]():
+        failures = (failure_of(plan_of(str(seed))) for seed in range(1, 100))
+        failure = next(found for found in failures if found is not None)
+        small = shrunk(failure)
+        story = str(failure_of(small.plan))
+    assert small.promise == failure.promise
+    assert (small.plan.tasks, small.plan.workers, sum(small.plan.rates.values())) <= (2, 1, 0)
+    assert "by redrive" in story
+    assert len(story.splitlines()) < 60
