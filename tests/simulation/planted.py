@@ -140,11 +140,6 @@ def _submits_anew(real: Any, self: Any, draft: Any, refused: Any) -> Any:
     return real(self, draft, refused)
 
 
-def _discards_in_doubt(real: Any, self: Any, draft: Any, refused: Any) -> Any:
-    refused.in_doubt = False
-    return real(self, draft, refused)
-
-
 def _forgets_what_failed(real: Any, self: Any, claim: Any, verdict: Any, now: Any) -> Any:
     attempt = real(self, claim, verdict, now)
     return replace(attempt, fencing_token=None) if attempt.outcome is not Outcome.SUCCESS else attempt
@@ -187,6 +182,5 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "a budget has one attempt too many": _wrapped(Resolver, "resolve", _one_more),
     "a release spends budget": _everywhere("_waiting", _spends_on_release, settling),
     "a submit that lost writes all the same": _wrapped(Submitting, "_already_there", _submits_anew),
-    "a submit in doubt deletes its body": _wrapped(Submitting, "_already_there", _discards_in_doubt),
     "a record forgets whose claim it was": _wrapped(Resolver, "_attempt", _forgets_what_failed),
 }
