@@ -10,7 +10,7 @@ from rdq_core.domain.attempt import Outcome
 from rdq_core.engine.feed import Feed
 from rdq_core.engine.resolve import Resolver
 from rdq_core.errors import StoreFailed
-from rdq_core.stores.dynamodb import claiming, dead_lettering, redriving, settling, slots
+from rdq_core.stores.dynamodb import claiming, dead_lettering, redriving, settling, slots, submitting
 from rdq_core.stores.dynamodb.bodies import Bodies
 from rdq_core.stores.dynamodb.clock import StorageClock
 from rdq_core.stores.dynamodb.expressions import ALWAYS, CLAUSES
@@ -18,7 +18,6 @@ from rdq_core.stores.dynamodb.history import History
 from rdq_core.stores.dynamodb.schema import Attr
 from rdq_core.stores.dynamodb.settling import Settling
 from rdq_core.stores.dynamodb.slots import Keyed
-from rdq_core.stores.dynamodb.submitting import Submitting
 from rdq_core.stores.dynamodb.transact import Sender
 from rdq_core.stores.dynamodb.values import number
 
@@ -135,9 +134,9 @@ def _spends_on_release(real: Any, claim: Any, verb: Any, failure: Any, due_at: A
     return {**real(claim, verb, failure, due_at), Attr.ATTEMPT_COUNT: number(claim.task.attempt_count + 1)}
 
 
-def _submits_anew(real: Any, self: Any, draft: Any, refused: Any) -> Any:
-    self._access.sender.put(self._access.tables.tasks, draft.item, ALWAYS, {})
-    return real(self, draft, refused)
+def _submits_anew(real: Any, access: Any, new: Any, refused: Any) -> Any:
+    access.sender.put(access.tables.tasks, new.item, ALWAYS, {})
+    return real(access, new, refused)
 
 
 def _forgets_what_failed(real: Any, self: Any, claim: Any, verdict: Any, now: Any) -> Any:
@@ -181,6 +180,6 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "a sweep looks into one shard only": _wrapped(Feed, "_begin_look", _looks_into_one_shard),
     "a budget has one attempt too many": _wrapped(Resolver, "resolve", _one_more),
     "a release spends budget": _everywhere("_waiting", _spends_on_release, settling),
-    "a submit that lost writes all the same": _wrapped(Submitting, "_already_there", _submits_anew),
+    "a submit that lost writes all the same": _wrapped(submitting, "_already_there", _submits_anew),
     "a record forgets whose claim it was": _wrapped(Resolver, "_attempt", _forgets_what_failed),
 }

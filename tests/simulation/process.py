@@ -7,7 +7,7 @@ from typing import Any, Final
 from rdq_core.domain.ids import encode_id
 from rdq_core.domain.times import cut_to_millis
 from rdq_core.stores.dynamodb.clock import Reading, StorageClock
-from rdq_core.stores.dynamodb.control import any_key
+from rdq_core.stores.dynamodb.queue_items import any_key
 from rdq_core.stores.dynamodb.transact import Sender
 from tests.simulation.scheduler import SECOND, Home, Scheduler
 

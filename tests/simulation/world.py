@@ -17,6 +17,7 @@ from rdq_core.runtime.wiring import Parts
 from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
 from rdq_core.stores.dynamodb.schema import Tables, definitions
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
+from rdq_core.stores.memory_audit import MemoryAudit
 from rdq_core.testing.fake_dynamodb import Change, Database
 from tests.simulation import actors, closing
 from tests.simulation.history import EARLY, TASKS, History
@@ -143,6 +144,7 @@ class World:
             store=Witness(store, process, self.scheduler, self.timeline, self._heard),
             queues=queues,
             limiter=DynamoRateLimiter(process.client, TABLES, ids=process.ids, jitter=process, sleeper=process),
+            audit=MemoryAudit(),
             clock=process.clock,
             ids=process.ids,
             jitter=process,
