@@ -81,6 +81,36 @@ def test_a_clock_that_is_off_is_right_to_within_two_seconds_from_the_first_answe
     assert machine.requests == 1
 
 
+class SlowAtFirst(Machine):
+    """A machine that stands still for a minute in the middle of its first request, while its clocks go on."""
+
+    def request(self) -> None:
+        self.latency = 30 if self.requests == 0 else 0.02
+        super().request()
+
+
+@pytest.mark.parametrize("offset", [600, -600])
+def test_an_answer_that_took_long_proves_too_little_and_is_asked_for_again(offset: float) -> None:
+    machine = SlowAtFirst(offset)
+    assert machine.error() < 2
+    assert machine.requests == 2
+
+
+def test_where_every_answer_takes_long_the_time_is_told_all_the_same() -> None:
+    machine = Machine(600)
+    machine.latency = 1.5
+    assert machine.error() < 4
+    assert machine.requests == 3
+
+
+def test_a_vague_answer_does_not_unsettle_what_was_proved() -> None:
+    machine = Machine(600)
+    machine.clock.now()
+    machine.passed += 601
+    machine.latency = 30
+    assert machine.error() < 2
+
+
 @pytest.mark.parametrize("offset", [600, -600])
 def test_more_answers_make_it_more_exact(offset: float) -> None:
     machine = Machine(offset)

@@ -31,6 +31,9 @@ _DRIFT: Final = 200e-6
 _MOST_PARTED: Final = 0.25
 _LONGEST_LIFE: Final = 600.0
 _ASK_AGAIN_AFTER: Final = 1.0
+_VAGUE: Final = 2.0
+"""Seconds between bounds from which on they prove too little: the request, or its sender, took a break."""
+_ASKED_AT_MOST: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,11 @@ class Bounds:
         return Bounds(low, high, newer.at) if low <= high else newer
 
     @property
+    def are_vague(self) -> bool:
+        """Whether a clock within them may still be off by too much."""
+        return self.high - self.low > _VAGUE
+
+    @property
     def correction(self) -> float:
         """The least that brings our clock within them."""
         return min(max(0.0, self.low), self.high)
@@ -97,10 +105,12 @@ class StorageClock:
 
         Raises StoreFailed or Unavailable while storage has not answered once.
         """
-        bounds = self._known() or self._asked()
+        bounds = self._known()
+        if bounds is None or bounds.are_vague:
+            bounds = self._asked() or bounds
         here, monotonic = self._machine.now(), self._machine.monotonic()
         with self._lock:
-            if bounds is not None:
+            if bounds is not None and not (bounds.are_vague and self._proved):
                 self._proved = (here + timedelta(seconds=bounds.correction), monotonic)
             elif self._proved is None:  # answers without a date, or nobody to ask: there is no better clock
                 return cut_to_millis(here)
@@ -159,8 +169,11 @@ class StorageClock:
         if not self._asking.acquire(blocking=self._proved is None):
             return None
         try:
-            known, now = self._known(), self._machine.monotonic()
-            if known is None and self._probe is not None and now - self._asked_at >= self._patience:
+            for _ in range(_ASKED_AT_MOST):
+                known, now = self._known(), self._machine.monotonic()
+                is_known = known is not None and not known.are_vague
+                if is_known or self._probe is None or now - self._asked_at < self._patience:
+                    break
                 self._asked_at = now
                 self._probe()
         except Exception:  # a refusal is an answer too
