@@ -41,7 +41,7 @@ class Handlers:
         self._ending_the_run = world.ending_the_run
         self._process = process
         self._history = world.history
-        self._seed = world.plan.seed
+        self._seed, self._long_runs = world.plan.seed, world.plan.long_runs
         self._longest = longest
         self._handler = Handler(ref=REF, version=None, decode=lambda task: task, call=self._call, encode=_encoded)
 
@@ -53,7 +53,8 @@ class Handlers:
         with self._ending_the_run():
             self._check_input(task, ctx)
         dice = random.Random(f"{self._seed}/{task.id}/{ctx.attempt_no}")
-        manner = dice.choices([*_MANNERS], [*_MANNERS.values()])[0]
+        is_long = dice.random() < self._long_runs
+        manner = "keeps its lease" if is_long else dice.choices([*_MANNERS], [*_MANNERS.values()])[0]
         self._process.sleep(dice.random() * 0.2)
         answer: object = getattr(self, f"_{manner.replace(' ', '_')}")(ctx, dice)
         self._history.returned.add((task.id, ctx.fencing_token))

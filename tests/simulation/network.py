@@ -22,6 +22,7 @@ READ_TIMEOUT: Final = 5 * SECOND
 LATEST: Final = 120 * SECOND
 """How much later than usual a request may arrive."""
 _MILLI: Final = 1000
+_OUT_OF_REACH: Final = ("unsent", "lost", "lost", "late", "answer_lost")
 _URL: Final = "https://dynamodb"
 
 
@@ -67,7 +68,7 @@ class Network:
         self.requests += 1
         sender = self._scheduler.current
         flight = Flight(operation, request, sender, process, sender.deed)
-        trouble = self._cut_off(process) or self._trouble()
+        trouble = self._out_of_reach(process) or self._trouble()
         if trouble is not None:
             self._timeline.note(process.name, f"{trouble}: {flight}")
             getattr(self, f"_{trouble}")(flight)
@@ -80,12 +81,12 @@ class Network:
         assert flight.answer is not None
         return flight.answer
 
-    def _cut_off(self, process: Process) -> str | None:
+    def _out_of_reach(self, process: Process) -> str | None:
         """What becomes of the requests of a process that can't reach storage: most are lost, some are not quite."""
         if self.is_calm or self._scheduler.now >= process.cut_off_until or self.troubles >= self._plan.most_troubles:
             return None
         self.troubles += 1
-        return self._dice.choice(("unsent", "lost", "lost", "late", "answer_lost"))
+        return self._dice.choice(_OUT_OF_REACH)
 
     def _trouble(self) -> str | None:
         if self.is_calm or self.troubles >= self._plan.most_troubles or self._dice.random() >= self._total:
@@ -171,6 +172,12 @@ class Network:
         flight.error = cancelled([{"Code": reason if place == hit else "None"} for place in range(len(parts))])
 
     # -- trouble of the process -----------------------------------------------------------------------------------
+
+    def _cut_off(self, flight: Flight) -> None:
+        """From this request on, the process can't reach storage for a while."""
+        span = self._dice.choice((2.0, 10.0, 40.0)) * self._dice.random()
+        flight.process.cut_off_until = self._scheduler.now + round(span * SECOND)
+        getattr(self, f"_{self._dice.choice(_OUT_OF_REACH)}")(flight)
 
     def _crash_before(self, flight: Flight) -> None:
         self._scheduler.kill(flight.process.home)

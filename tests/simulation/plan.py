@@ -22,6 +22,7 @@ TROUBLES: Final = (
     "crash_after",
     "freeze_before",
     "freeze_after",
+    "cut_off",
 )
 """What may happen to a request, or to the process that sends it."""
 
@@ -45,8 +46,8 @@ class Plan:
     skew: float = 0.0
     steps: int = 0
     freezes: int = 0
-    cuts: int = 0
     leaps: tuple[float, ...] = ()
+    long_runs: float = 0.0
     slow_network: bool = False
     queue: dict[str, Any]
     budgets: tuple[int, ...] = (3,)
@@ -71,8 +72,17 @@ def plan_of(seed: str) -> Plan:
     """The plan of a seed."""
     dice = random.Random(f"{seed}/plan")
     plan = _mixture(seed, dice)
-    # Some runs are a crowd before one door: what goes wrong with a key's slot takes several who want it.
-    return replace(plan, workers=3, tasks=8, keys=1, keyed=1.0, leaps=()) if dice.random() < 0.15 else plan
+    kind = dice.random()
+    if kind < 0.15:  # a crowd before one door: what goes wrong with a key's slot takes several who want it
+        return replace(plan, workers=3, tasks=8, keys=1, keyed=1.0, leaps=())
+    if kind < 0.25:  # long runs on two hosts that fall asleep: leases lapse while their holders are about to wake up
+        rates = {**plan.rates, "freeze_before": 0.05, "freeze_after": 0.05}
+        queue = {**plan.queue, "execution": {"lease": "3s", "handler_timeout": "30s"}}
+        queue["dispatch"] = {**plan.queue["dispatch"], "concurrency": 4}
+        return replace(plan, workers=2, tasks=3, keys=0, long_runs=0.8, leaps=(), rates=rates, queue=queue)
+    if kind < 0.35:  # workers lose sight of storage again and again, in the middle of what they do
+        return replace(plan, leaps=(), rates={**plan.rates, "cut_off": 0.04})
+    return plan
 
 
 def _mixture(seed: str, dice: random.Random) -> Plan:
@@ -92,7 +102,6 @@ def _mixture(seed: str, dice: random.Random) -> Plan:
         skew=dice.choice((0.0, 0.0, 5.0, 600.0)),
         steps=dice.choice((0, 0, 2)),
         freezes=dice.choice((0, 0, 2, 4)),
-        cuts=dice.choice((0, 0, 0, 2, 5)),
         leaps=_leaps(dice),
         slow_network=dice.random() < 0.3,
         queue=_queue(dice),

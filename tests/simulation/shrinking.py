@@ -69,12 +69,12 @@ def _with_less(plan: Plan) -> Iterator[Plan]:
         "skew": 0.0,
         "steps": 0,
         "freezes": 0,
-        "cuts": 0,
         "odd_rows": 0,
         "cancellers": 0,
         "operators": 0,
         "keys": 0,
         "slow_network": False,
+        "long_runs": 0.0,
         "rate_limited": False,
         "budgets": plan.budgets[:1],
     }

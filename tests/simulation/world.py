@@ -20,7 +20,7 @@ from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 from rdq_core.stores.memory_audit import MemoryAudit
 from rdq_core.testing.fake_dynamodb import Change, Database
 from tests.simulation import actors, closing
-from tests.simulation.history import TASKS, History
+from tests.simulation.history import EARLY, TASKS, History
 from tests.simulation.network import LATEST, Client, Flight, Network
 from tests.simulation.plan import Plan
 from tests.simulation.process import Names, Process
@@ -46,7 +46,8 @@ class World:
         self.dice = random.Random(f"{plan.seed}/world")
         self.scheduler = Scheduler(plan.seed)
         self.timeline = Timeline(self.scheduler)
-        self.history = History(self.scheduler, self.timeline, plan.budgets)
+        exact = not plan.skew and not plan.steps
+        self.history = History(self.scheduler, self.timeline, plan.budgets, early=0.01 if exact else EARLY)
         self.names = Names()
         self.is_calm = False
         self._employed = 0
@@ -91,8 +92,6 @@ class World:
         plan = self.plan
         for _ in range(plan.freezes):
             self._some_time(chaos, self._freeze_somebody)
-        for _ in range(plan.cuts):
-            self._some_time(chaos, self._cut_somebody_off)
         for _ in range(plan.steps):
             self._some_time(chaos, self._step_somebodys_clock)
         for span in plan.leaps:
@@ -184,12 +183,6 @@ class World:
     def _freeze_somebody(self) -> None:
         if self.processes:
             self._anybody().freeze(self.dice.choice((0.5, 5.0, 30.0)) * (0.5 + self.dice.random()))
-
-    def _cut_somebody_off(self) -> None:
-        if self.processes:
-            process, span = self._anybody(), self.dice.choice((2.0, 10.0, 40.0)) * self.dice.random()
-            process.cut_off_until = self.scheduler.now + round(span * SECOND)
-            self.timeline.note(process.name, f"can't reach storage for {span:.1f} s")
 
     def _step_somebodys_clock(self) -> None:
         if not self.processes:
