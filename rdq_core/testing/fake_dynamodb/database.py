@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rdq_core.stores.dynamodb.values import item_size
 from rdq_core.testing.fake_dynamodb import syntax
 from rdq_core.testing.fake_dynamodb.refusals import cancelled, condition_failed, invalid, refusal
 from rdq_core.testing.fake_dynamodb.syntax import UnknownSyntax
@@ -35,7 +36,7 @@ _PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
     "TransactWriteItems": frozenset({"TransactItems", "ClientRequestToken"}),
     "Query": _EXPRESSIONS
     | {"TableName", "IndexName", "KeyConditionExpression", "FilterExpression", "ProjectionExpression"}
-    | {"Select", "Limit", "ExclusiveStartKey", "ConsistentRead"},
+    | {"Select", "Limit", "ExclusiveStartKey", "ConsistentRead", "ScanIndexForward"},
 }
 
 
@@ -113,10 +114,13 @@ class Database:
         found = [
             (place, item) for place, item in self._in_order(table, index, request) if asked.test(item, names, values)
         ]
+        is_forward = request.get("ScanIndexForward", True)
+        if not is_forward:
+            found.reverse()
         start = request.get("ExclusiveStartKey")
         if start is not None:
             after = _place(start, table, index)
-            found = [(place, item) for place, item in found if place > after]
+            found = [(place, item) for place, item in found if (place > after if is_forward else place < after)]
         return _page(found, request, table, index)
 
     def _index(self, table: Table, request: Request) -> Index | None:
@@ -177,10 +181,10 @@ class Database:
         if len(parts) > _MOST_IN_BATCH:
             raise invalid("Too many items requested for the BatchWriteItem call", "BatchWriteItem")
         table = self._table({"TableName": name}, "BatchWriteItem")
-        keys = [table.key_of(part["DeleteRequest"]["Key"]) for part in parts]
-        if len(set(keys)) < len(keys):
+        plans = [_part_of_batch(table, part) for part in parts]
+        if len({plan.key for plan in plans}) < len(plans):
             raise invalid("Provided list of item keys contains duplicates", "BatchWriteItem")
-        self._watch([table.put(key, None, self._now()) for key in keys])
+        self._carry_out(plans)
         return {"UnprocessedItems": {}}
 
     def _plan(self, operation: str, request: Request) -> "_Plan":
@@ -241,6 +245,14 @@ def _part(item: Mapping[str, Any]) -> tuple[str, Request]:
     return operation, request
 
 
+def _part_of_batch(table: Table, part: Mapping[str, Any]) -> _Plan:
+    ((action, request),) = part.items()
+    if action == "PutRequest":
+        item = _stored(request["Item"])
+        return _Plan(table, table.key_of(item), item, holds=True, came_back=None)
+    return _Plan(table, table.key_of(request["Key"]), None, holds=True, came_back=None)
+
+
 def _given(request: Request) -> tuple[syntax.Names, syntax.Values]:
     return request.get("ExpressionAttributeNames", {}), request.get("ExpressionAttributeValues", {})
 
@@ -260,7 +272,7 @@ def _check_names(request: Request, used: frozenset[str], operation: str) -> None
 def _stored(item: Mapping[str, Any]) -> StoredItem:
     """The item as it is kept: plain names and well-formed values."""
     stored = {str(name): _checked(name, value) for name, value in item.items()}
-    if sum(len(name) + len(next(iter(value.values()))) for name, value in stored.items()) > _LARGEST_ITEM:
+    if item_size(stored) > _LARGEST_ITEM:
         raise invalid("Item size has exceeded the maximum allowed size", "PutItem")
     return stored
 
@@ -273,6 +285,8 @@ def _checked(name: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
         case "N" if isinstance(content, str) and str(int(content)) == content:
             return value
         case "B" if isinstance(content, bytes):
+            return value
+        case "BOOL" if isinstance(content, bool):
             return value
         case _:
             raise UnknownSyntax(f"{name} is {value!r}")
@@ -327,7 +341,7 @@ def _page(found: Sequence[tuple[Any, StoredItem]], request: Request, table: Tabl
 def _up_to_a_megabyte(items: Sequence[StoredItem]) -> Sequence[StoredItem]:
     size = 0
     for place, item in enumerate(items):
-        size += sum(len(name) + len(next(iter(value.values()))) for name, value in item.items())
+        size += item_size(item)
         if size > _PAGE_BYTES:
             return items[: place + 1]
     return items

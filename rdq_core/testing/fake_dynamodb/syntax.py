@@ -16,7 +16,7 @@ Values = Mapping[str, Mapping[str, Any]]
 Test = Callable[[Item, Names, Values], bool]
 
 _TOKEN: Final = re.compile(r"\s*(?:([#:]\w+)|([A-Za-z_]\w*)|(<>|<=|>=|[=<>(),]))")
-_KINDS: Final = frozenset({"S", "N", "B"})
+_KINDS: Final = frozenset({"S", "N", "B", "BOOL"})
 
 
 class UnknownSyntax(Exception):
