@@ -145,6 +145,7 @@ class World:
             queues=queues,
             audit=MemoryAudit(),
             limiter=DynamoRateLimiter(process.client, TABLES, ids=process.ids, jitter=process, sleeper=process),
+            audit=MemoryAudit(),
             clock=process.clock,
             ids=process.ids,
             jitter=process,
