@@ -9,6 +9,7 @@ from unittest.mock import patch
 from rdq_core.domain.attempt import Outcome
 from rdq_core.engine.feed import Feed
 from rdq_core.engine.resolve import Resolver
+from rdq_core.errors import StoreFailed
 from rdq_core.stores.dynamodb import claiming, dead_lettering, redriving, settling, slots, submitting
 from rdq_core.stores.dynamodb.bodies import Bodies
 from rdq_core.stores.dynamodb.clock import StorageClock
@@ -63,6 +64,15 @@ def _is_forgotten(_real: Any, *_given: Any, **_options: Any) -> None:
     return None
 
 
+def _deletes_in_doubt(real: Any, self: Any, settled: Any, *given: Any) -> Any:
+    try:
+        return real(self, settled, *given)
+    except StoreFailed:
+        with contextlib.suppress(StoreFailed):
+            self._access.history.discard(settled.task_id, [settled.record_key or "A#0#none"])
+        raise
+
+
 def _renews_later(real: Any, self: Any, row: Any, ends_at: Any) -> Any:
     return {Attr.BODY_ENDS_AT: number(int(ends_at.timestamp()))}
 
@@ -108,11 +118,8 @@ def _trusts_the_machine(_real: Any, self: Any) -> Any:
     return self._machine.now()
 
 
-def _looks_into_one_shard(real: Any, self: Any, settings: Any, now: Any) -> Any:
-    begins = real(self, settings, now)
-    for page in [page for page in self._pages if page[0] > 0]:
-        self._pages.remove(page)
-    return begins
+def _looks_into_one_shard(real: Any, self: Any, settings: Any, *rest: Any) -> Any:
+    return real(self, replace(settings, index_shards=1, shards_ever=1), *rest)
 
 
 def _one_more(real: Any, self: Any, task: Any, claim: Any, settings: Any, *rest: Any) -> Any:
@@ -137,6 +144,7 @@ def _forgets_what_failed(real: Any, self: Any, claim: Any, verdict: Any, now: An
 MISTAKES: Final[dict[str, Mistake]] = {
     # A clause of a condition is dropped.
     "a submit replaces what is there": _without("IS_ABSENT"),
+    "a reclaim takes a live lease": _without("IS_DUE"),
     "a claim believes an old index entry": _without("IS_AS_SEEN"),
     "a claim takes what it can't read": _without("IS_READABLE"),
     "a claim is settled without its token": _without("IS_HELD_BY_CALLER"),
@@ -152,6 +160,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
     # A step is left out, or done too early or too late.
     "a claim doesn't raise the fence": _everywhere("leased", _same_fence, claiming, slots),
     "an attempt is published without its record": _wrapped(History, "put", _is_forgotten),
+    "a record in doubt is deleted": _wrapped(Settling, "_settle", _deletes_in_doubt),
     "a body is not renewed before the write": _wrapped(Bodies, "_renew", _renews_later),
     "a slot is freed before the claim is settled": _wrapped(Settling, "_settle", _frees_early),
     "a slot is never freed by its own holder nor by others": _wrapped(Keyed, "_is_held", lambda *_: True),

@@ -26,14 +26,6 @@ class Queues:
             raise QueueNotFound(queue)
         return self._each[self._budget()]
 
-    def for_submits(self, queue: str) -> QueueSettings:
-        """The same."""
-        return self.settings(queue)
-
-    def all_stored(self) -> Mapping[str, object]:
-        """No queue is about to be deleted."""
-        return {}
-
     def all(self) -> Mapping[str, QueueSettings]:
         """The only queue."""
         return {QUEUE: self.settings(QUEUE)}

@@ -47,7 +47,8 @@ class Records:
         require("attempts are numbered without a gap", numbered and after.history_length == len(chain) + 1, deed)
         follows = (item["pv"]["S"] if "pv" in item else None) == before.last_attempt
         require("a record follows the one before", follows and item["lf"]["S"] == after.life, deed)
-        require("a record is of the claim that ended", int(item["fencing_token"]["N"]) == before.fence, deed)
+        fence = item.get("fencing_token", {"N": "0"})["N"]
+        require("a record is of the claim that ended", int(fence) == before.fence, deed)
         chain.append(key)
 
     def changed(self, change: Change, row: Row | None) -> None:

@@ -143,7 +143,6 @@ class World:
         return Parts(
             store=Witness(store, process, self.scheduler, self.timeline, self._heard),
             queues=queues,
-            audit=MemoryAudit(),
             limiter=DynamoRateLimiter(process.client, TABLES, ids=process.ids, jitter=process, sleeper=process),
             audit=MemoryAudit(),
             clock=process.clock,
