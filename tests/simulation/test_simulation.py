@@ -1,5 +1,10 @@
 """Many processes, every kind of trouble, and the promises that hold all the same."""
 
+import itertools
+import os
+import subprocess
+import sys
+
 import pytest
 
 from tests.simulation.plan import plan_of
@@ -12,6 +17,16 @@ pytestmark = pytest.mark.slow
 SEEDS = 150
 AT_ONCE = 50
 MOST = 1000
+SEEN_BY = {
+    "a redrive undoes a death that nobody has seen": [132],
+    "a record is put over a published one": [220],
+    "a reclaim takes a live lease": [453],
+    "a renewal shortens a body's life": [243],
+    "a leaked slot is taken twice": [271],
+    "a winner takes himself for a loser": [125],
+    "a record in doubt is deleted": [908],
+}
+"""Seeds that have seen what most don't, tried first to save minutes. When they do no longer, the others are tried."""
 
 
 @pytest.mark.parametrize("first", range(1, SEEDS, AT_ONCE))
@@ -44,10 +59,23 @@ def test_seeds_meet_every_kind_of_trouble() -> None:
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_planted_mistake_is_seen(name: str) -> None:
+    seeds = itertools.chain(SEEN_BY.get(name, ()), range(1, MOST + 1))
     with MISTAKES[name]():
-        failures = (failure_of(plan_of(str(seed))) for seed in range(1, MOST + 1))
-        seed, seen = next((place, failure) for place, failure in enumerate(failures, start=1) if failure is not None)
-    print(f"seed {seed}: {seen.promise}")  # noqa: T201 - pytest shows it with -s, and when a mistake takes long
+        assert any(failure_of(plan_of(str(seed))) for seed in seeds)
+
+
+def test_a_seed_means_the_same_in_every_process() -> None:
+    stories = [
+        subprocess.run(
+            [sys.executable, "-m", "tests.simulation", "--seed", "5"],
+            env={**os.environ, "PYTHONHASHSEED": hashes},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hashes in ("1", "2")
+    ]
+    assert stories[0] == stories[1] != ""
 
 
 def test_a_failure_is_made_small_and_told_as_a_story() -> None:

@@ -26,7 +26,3 @@ class Timeline:
         chosen = [line for line in self._lines if about in line[2] or "task " not in line[2]] if about else self._lines
         cut = [f"  ... {len(chosen) - _LINES} lines before"] if len(chosen) > _LINES else []
         return "\n".join(cut + [f"{at / SECOND:12.3f}  {who:12} {what}" for at, who, what in chosen[-_LINES:]])
-
-    def fingerprint(self) -> int:
-        """The same number for the same story."""
-        return hash(tuple(self._lines))
