@@ -26,6 +26,9 @@ _QUEUES: Final = "tests/contract/test_queues.py::"
 _DELETION: Final = "tests/contract/test_deletion.py::"
 _DYNAMODB: Final = "tests/dynamodb/"
 
+_EDITED_BEFORE_CANCEL: Final = (
+    "test_races.py::test_a_cancel_lets_the_body_of_an_edit_that_came_in_between_live_as_long_as_the_task"
+)
 KILLED_BY: Final[dict[str, str]] = {
     "IS_ABSENT": _STORE + "TestSubmit::test_a_repeated_submit_gives_the_stored_task_and_changes_nothing",
     "HAS_EXPIRED": _STORE + "TestSubmit::test_a_repeated_submit_gives_the_stored_task_and_changes_nothing",
@@ -44,6 +47,8 @@ KILLED_BY: Final[dict[str, str]] = {
     "BODY_IS_THERE": _DYNAMODB + "test_bodies.py::test_the_renewal_of_a_missing_body_makes_none",
     "BODY_ENDS_SOONER": _DYNAMODB
     + "test_bodies.py::test_a_renewal_that_crashes_before_its_write_leaves_a_longer_life_and_no_shorter_one",
+    "NAMES_SEEN_BODY": _DYNAMODB + _EDITED_BEFORE_CANCEL,
+    "NAMES_NO_BODY": _DYNAMODB + _EDITED_BEFORE_CANCEL,
     "BODY_IS_AS_SEEN": _DYNAMODB + "test_renewing.py::test_a_body_that_stays_for_good_meanwhile_is_given_no_end",
     "IS_OF_SEEN_LIFE": _DYNAMODB + "test_remains.py::test_an_entry_that_another_life_has_put_meanwhile_stays",
     "REFERENCES_ARE_AS_SEEN": _DYNAMODB

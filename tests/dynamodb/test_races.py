@@ -319,6 +319,40 @@ def test_a_cancel_of_a_task_that_is_gone_before_it_is_answered_has_happened(worl
     assert task.status is Status.CANCELLED
 
 
+@pytest.mark.parametrize("payload", [b"in the row", noise(5000)])
+def test_a_cancel_lets_the_body_of_an_edit_that_came_in_between_live_as_long_as_the_task(
+    world: World, payload: bytes
+) -> None:
+    claim, edit = world.claimed(payload=payload), Edit(payload=noise(6000))
+
+    def dies_and_is_edited() -> None:
+        world.bury(claim)
+        world.store.redrive(seen_dead(world), edit, now=world.now, op_id="edit", shards=SHARDS)
+
+    with FaultScript(world.client) as faults:
+        faults.interleave(dies_and_is_edited, "GetItem", when="after")
+        task = world.store.cancel(TASK_ID, now=world.now, op_id="op", expires_at=world.now + 3000 * HOUR)
+    body = world.items(TABLES.tasks)[TASK_ID, f"B#{world.row()['b']['S']}"]
+    assert (task.status, task.payload) == (Status.CANCELLED, edit.payload)
+    assert int(body["expires_at"]["N"]) >= int(world.row()["expires_at"]["N"])
+
+
+def test_a_cancel_gives_up_on_a_task_that_is_edited_each_time_it_looks(world: World) -> None:
+    world.submit()
+
+    def is_edited() -> None:
+        world.bury(world.claim())
+        world.clock.advance("1s")
+        edit, op_id = Edit(payload=noise(6000 + world.now.second)), world.ids.nonce()
+        world.store.redrive(seen_dead(world), edit, now=world.now, op_id=op_id, shards=SHARDS)
+
+    with FaultScript(world.client) as faults:
+        for at in range(1, 9):
+            faults.interleave(is_edited, "UpdateItem", at=at, where=lambda request: ":in_flight" in str(request.params))
+        with pytest.raises(TaskConflict, match="again"):
+            world.store.cancel(TASK_ID, now=world.now, op_id="op", expires_at=world.now + HOUR)
+
+
 def _remove_all(world: World) -> None:
     """What time to live and the clean-up after it do to a task whose retention is over."""
     for table in (TABLES.tasks, TABLES.dlq):

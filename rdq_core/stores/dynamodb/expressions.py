@@ -1,7 +1,8 @@
 """The clauses of conditional writes, each under a name that says the situation and with the reason why it is there.
 
     claim ── IS_WAITING · IS_DUE · IS_AS_SEEN · IS_READABLE         reclaim ── IS_HELD_BY_CALLER · IS_DUE
-    settling ── IS_HELD_BY_CALLER                                   cancel ── IS_LIVE
+    settling ── IS_HELD_BY_CALLER                                   cancel ── IS_LIVE · NAMES_SEEN_BODY
+                                                                    or NAMES_NO_BODY
     redrive ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED · IS_NOT_DONE  purge ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED
     submit ── IS_ABSENT or HAS_EXPIRED                              configuration ── IS_UNCONFIGURED or
                                                                     IS_DECLARED_AS_READ · IS_OVERRIDDEN_AS_READ
@@ -95,6 +96,12 @@ BODY_IS_THERE: Final = _clause("BODY_IS_THERE", "attribute_exists(#kind)")
 
 BODY_ENDS_SOONER: Final = _clause("BODY_ENDS_SOONER", "#expires_at < :body_ends_at")
 """The body's end is before the new one: a renewal never shortens a life, nor gives an end to what has none."""
+
+NAMES_SEEN_BODY: Final = _clause("NAMES_SEEN_BODY", "#body_ref = :seen_body")
+"""The row names the body that was made to outlive it: one that was edited since has another, which wasn't."""
+
+NAMES_NO_BODY: Final = _clause("NAMES_NO_BODY", "attribute_not_exists(#body_ref)")
+"""The row still carries all it has: no edit has put a body beside it, which would have to outlive it."""
 
 BODY_IS_AS_SEEN: Final = _clause("BODY_IS_AS_SEEN", "#body_ref = :seen_body AND #body_ends_at = :seen_end")
 """The row still names the body that was renewed, with the end that was read: an edited task has another body, and one

@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from rdq_core.domain.dead import DeadEntry
-from rdq_core.domain.lifecycle import NO_EDIT, Edit, Verb, conflict, edited
+from rdq_core.domain.lifecycle import NO_EDIT, Edit, Verb, allowed, conflict, edited
 from rdq_core.domain.task import Status, Task
-from rdq_core.errors import RdqError, StoreFailed, TaskNotFound
+from rdq_core.errors import RdqError, StoreFailed, TaskConflict, TaskNotFound
 from rdq_core.stores.dynamodb import contents
 from rdq_core.stores.dynamodb.access import Access, key, partition_of, values_at
 from rdq_core.stores.dynamodb.bodies import Outside, first_end
@@ -23,6 +23,8 @@ from rdq_core.stores.dynamodb.expressions import (
     IS_DEAD,
     IS_LIVE,
     IS_NOT_DONE,
+    NAMES_NO_BODY,
+    NAMES_SEEN_BODY,
     all_of,
     change,
 )
@@ -33,6 +35,7 @@ from rdq_core.stores.dynamodb.settling import ENDS, ended_at
 from rdq_core.stores.dynamodb.transact import ConditionFailed, conditioned
 from rdq_core.stores.dynamodb.values import Item, Value, item_size, moment, number, text
 
+_LOOKS: Final = 4
 BODY: Final = (
     Attr.PAYLOAD,
     Attr.CONTENT_TYPE,
@@ -64,21 +67,31 @@ class Redriving:
     _access: Access
 
     def cancel(self, task_id: str, *, now: datetime, op_id: str, expires_at: datetime | None) -> Task:
-        """See `TaskStore.cancel`."""
+        """See `TaskStore.cancel`. A task that is edited meanwhile is looked at again, for its new body's sake."""
         row = self._there(task_id, now)
+        for _ in range(_LOOKS):
+            try:
+                item = self._end_as_cancelled(row, now=now, op_id=op_id, expires_at=expires_at)
+            except ConditionFailed as refused:
+                item = _done_by(op_id, refused.row, Status.CANCELLED) or {}
+                if not item:
+                    row = _still_live(task_id, refused.row, now)
+                    continue
+            cancelled = read_row(item)
+            self._access.free_slot(cancelled.task, cancelled.fencing_token)
+            return as_written(self._access, cancelled)
+        raise TaskConflict(f"task {task_id} was edited each time it was about to be cancelled; try again")
+
+    def _end_as_cancelled(self, row: StateRow, *, now: datetime, op_id: str, expires_at: datetime | None) -> Item:
         kept, forgotten = self._access.keep_for_row(row, expires_at=expires_at, now=now)
         sets = {**ended_at(Status.CANCELLED, now=now, expires_at=expires_at), Attr.OP_ID: text(op_id), **kept}
-        try:
-            item = self._access.update_state(
-                task_id, change(sets, (*ENDS, *forgotten)), all_of(IS_LIVE), values_at(now)
-            )
-        except ConditionFailed as refused:
-            item = _done_by(op_id, refused.row, Status.CANCELLED) or {}
-            if not item:
-                raise _refusal(task_id, refused.row, Verb.CANCEL, now) from None
-        cancelled = read_row(item)
-        self._access.free_slot(cancelled.task, cancelled.fencing_token)
-        return as_written(self._access, cancelled)
+        body = NAMES_NO_BODY if row.body_ref is None else NAMES_SEEN_BODY
+        return self._access.update_state(
+            row.task.id,
+            change(sets, (*ENDS, *forgotten)),
+            all_of(IS_LIVE, body),
+            {**values_at(now), ":seen_body": text(row.body_ref or "")},
+        )
 
     def redrive(self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int) -> Task:
         """See `TaskStore.redrive`. The same `op_id` redrives a task once, however often it asks."""
@@ -201,6 +214,14 @@ def _done_by(op_id: str, came_back: Mapping[str, Any] | None, status: Status | N
     if came_back is None or came_back.get(Attr.OP_ID) != text(op_id):
         return None
     return dict(came_back) if status is None or came_back.get(Attr.STATUS) == text(status) else None
+
+
+def _still_live(task_id: str, came_back: Mapping[str, Any] | None, now: datetime) -> StateRow:
+    """The row that refused a cancel, when it is another body alone that was in the way."""
+    row = None if came_back is None else read_row(came_back)
+    if row is None or row.is_gone(now) or Verb.CANCEL not in allowed(row.task.status):
+        raise _refusal(task_id, came_back, Verb.CANCEL, now)
+    return row
 
 
 def _refusal(task_id: str, came_back: Mapping[str, Any] | None, verb: Verb, now: datetime) -> RdqError:
