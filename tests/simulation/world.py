@@ -205,6 +205,7 @@ class World:
             if self.dice.random() < 0.3:
                 self.scheduler.kill(process.home)
             else:
+                process.home.clock_stops = False  # nobody's machine is suspended for weeks and goes on
                 process.freeze(seconds)
         self._outage_ends = max(self._outage_ends, self.scheduler.now + round(seconds * SECOND))
         self._chaos_ends = max(self._chaos_ends, self._outage_ends + 10 * SECOND)
