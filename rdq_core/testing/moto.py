@@ -3,6 +3,8 @@
 The invariant: one DynamoDB action at a time. moto itself reads, checks and writes in separate steps, so threads that
 race for one conditional write can all win, and the rollback of a failed transaction loses other threads' commits.
 
+PartiQL in batches is refused as an unknown operation: moto's own breaks off in the middle.
+
 Needs `pip install rdq-core[testing]`.
 """
 
@@ -14,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Self
 
 from moto import mock_aws
+from moto.core.exceptions import JsonRESTError
 from moto.dynamodb.responses import DynamoHandler
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
@@ -37,6 +40,11 @@ def make_moto_atomic() -> None:
 
     call_action.rdq_atomic = True  # type: ignore[attr-defined]
     DynamoHandler.call_action = call_action  # type: ignore[method-assign]
+    DynamoHandler.batch_execute_statement = _refuse_statements  # type: ignore[method-assign]
+
+
+def _refuse_statements(_handler: DynamoHandler) -> Any:
+    raise JsonRESTError("UnknownOperationException", "PartiQL is not to be had here")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from rdq_core.domain.task import Status, Task
 from rdq_core.engine.ports import Submission
 from rdq_core.errors import InputInvalid, RdqError, StoreFailed, Unavailable
 from rdq_core.stores.dynamodb.transact import MAX_TRIES
+from rdq_core.testing.capacity import Meter
 from rdq_core.testing.faults import FaultScript
 from tests.dynamodb.billing import Bill
 from tests.dynamodb.verbs import noise
@@ -37,12 +38,23 @@ def quick(ministack: Engine) -> World:
 
 
 @pytest.mark.ministack
-def test_a_thousand_tasks_take_forty_requests_and_cost_two_units_each(quick: World) -> None:
+def test_a_thousand_tasks_take_forty_requests(quick: World) -> None:
     given, bill = tasks(1000, payload=b"x" * 200), Bill(quick.client)
     assert are_created(submit_many(quick, given)) == [True] * 1000
     assert bill.requests == ["BatchExecuteStatement"] * 40
     assert quick.store.counts(QUEUE).pending == 1000
     assert are_created(submit_many(quick, given)) == [False] * 1000
+
+
+@pytest.mark.ministack
+def test_an_inserted_row_costs_two_units_and_one_that_is_there_what_a_failed_condition_does(quick: World) -> None:
+    # ministack bills an insert without its index entry, so the meter has to tell.
+    with Meter(quick.client) as meter:
+        submit_many(quick, tasks(20, payload=b"x" * 200))
+        assert (meter.operations, meter.write_units) == (["BatchExecuteStatement"], 40)
+        meter.clear()
+        assert are_created(submit_many(quick, tasks(21, payload=b"x" * 200))) == [False] * 20 + [True]
+        assert (meter.operations, meter.write_units) == (["BatchExecuteStatement"] + ["PutItem"] * 20, 20 + 2 + 20)
 
 
 @pytest.mark.ministack

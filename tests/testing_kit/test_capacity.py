@@ -125,7 +125,7 @@ def test_every_verb_costs_what_ministack_bills(ministack: Engine, prepare: verbs
     with Meter(world.client) as meter:
         act()
     writes = [charge.operation for charge in meter.charges if charge.write_units]
-    assert (meter.write_units, writes) == (bill.units, bill.requests)
+    assert (meter.write_units, writes) == (bill.units, bill.writes)
 
 
 @pytest.fixture
