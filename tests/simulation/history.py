@@ -44,7 +44,7 @@ class History:
         self._timeline = timeline
         self._budgets = budgets
         self._early = early
-        self._last_fence: dict[str, tuple[int, float]] = {}
+        self._last_lives: dict[str, tuple[Row, float]] = {}
         self._holders: dict[tuple[str, str], str] = {}
         self.records = Records()
         self.forgotten = Forgotten()
@@ -119,20 +119,25 @@ class History:
         else:
             self.forgotten.check_removal(self.database, before, deed)
         self.gone.add(before.task_id)
-        self._last_fence[before.task_id] = (before.fence, self.seconds)
+        self._last_lives[before.task_id] = (before, self.seconds)
 
     def _submitted(self, before: Row | None, after: Row, deed: Deed | None) -> None:
         if deed is None or deed.verb != "submit":
             raise Broken("a row appears by a submit", f"{deed} made one of task {after.task_id}")
         if before is not None:
             require("a submit never replaces a living task", before.is_gone(self.seconds + EARLY), deed)
-            self._last_fence[before.task_id] = (before.fence, self.seconds)
-        last, gone_at = self._last_fence.get(after.task_id, (0, 0.0))
-        if self.seconds - gone_at > 2 * EARLY:
-            require("a fence only grows, over lives too", after.fence > last, deed)
+            self._last_lives[before.task_id] = (before, self.seconds)
+        if after.task_id in self._last_lives:
+            self._check_next_life(*self._last_lives[after.task_id], after, deed)
         self.lives[after.task_id, after.life] = deed.given[0].payload
-        self.records.begin(self.database, after)
+        if not is_forgotten(self.database, after):
+            self.records.begin(self.database, after)
         self._check_named(after)
+
+    def _check_next_life(self, last: Row, gone_at: float, row: Row, deed: Deed) -> None:
+        """A submit that began before the last life did, and went on until that was removed, can't know of its fence."""
+        if self.seconds - gone_at > 2 * EARLY and row.created_at > last.created_at:
+            require("a fence only grows, over lives too", row.fence > last.fence, deed)
 
     def _moved(self, before: Row, after: Row, deed: Deed | None) -> None:
         if deed is None or deed.verb not in ARROWS:

@@ -34,7 +34,7 @@ class Records:
 
     def append(self, database: Database, before: Row, after: Row, deed: Deed) -> None:
         """A row has changed: its history is what it was, or has one record more."""
-        chain = self.chains[after.task_id, after.life]
+        chain = self.chains.setdefault((after.task_id, after.life), [])
         if after.history_length == before.history_length:
             require("history stands", after.last_attempt == before.last_attempt, deed)
             return
@@ -55,7 +55,7 @@ class Records:
         kind = change.key[1]
         match kind.partition("#")[0]:
             case "A":
-                published = row is not None and kind in self.chains[row.task_id, row.life]
+                published = row is not None and kind in self.chains.get((row.task_id, row.life), ())
                 require("published history is never written again", not published or change.before is None, change.key)
             case "B":
                 named = row is not None and row.body_ref == kind[2:]
