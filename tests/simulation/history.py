@@ -70,8 +70,7 @@ class History:
             if change.table == TASKS and change.key[1] == "T":
                 self._row_changed(maybe(change.before), maybe(change.after), deed)
             elif change.table in (TASKS, DLQ):
-                row = self.row(change.key[0])
-                self.records.changed(change, None if row is None or row.is_gone(self.seconds) else row)
+                self.records.changed(change, self._living(change.key[0]))
             else:
                 self._beside_changed(change)
         for task_id in dict.fromkeys(change.key[0] for change in changes if change.table in (TASKS, DLQ)):
@@ -81,9 +80,14 @@ class History:
         if change.table == auditing.AUDIT:
             auditing.check_change(change)
         task_id = task_of(change)
-        row = None if task_id is None else self.row(task_id)
-        if row is not None and not row.is_gone(self.seconds):
-            self.forgotten.check_reference(change, row)
+        if task_id is not None:
+            self.forgotten.check_reference(change, self._living(task_id))
+
+    def _living(self, task_id: str) -> Row | None:
+        """The row of a task that can be read and run: neither over nor forgotten."""
+        row = self.row(task_id)
+        is_none = row is None or row.is_gone(self.seconds) or is_forgotten(self.database, row)
+        return None if is_none else row
 
     def _tell(self, change: Change, deed: Deed | None) -> None:
         who = "time to live" if deed is None else deed.process.name
@@ -234,7 +238,8 @@ class History:
             require("a dead-letter entry is of the present death", same, task_id)
 
     def _check_named(self, row: Row) -> None:
-        if row.version == 1 and not is_forgotten(self.database, row):
+        # Whoever stood still for weeks with an outcome in hand may write one whose retention is over already.
+        if row.version == 1 and self._living(row.task_id) is not None:
             self.records.check_body(self.database, row)
             self.forgotten.check_row(self.database, row)
 
