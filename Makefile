@@ -39,7 +39,7 @@ test-processes: $(READY) $(MINISTACK_READY) ## Real workers, killed in the middl
 mutations: $(READY) ## Each write condition made always true: its test fails
 	$(BIN)/python -m tests.mutations $(ARGS)
 
-simulate: $(READY) ## Crashes, lost answers, wrong clocks: every promise is kept
+simulate: $(READY) ## Crashes, lost answers, wrong clocks: promises kept
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 lint: $(READY) ## Style, format and types
@@ -51,6 +51,7 @@ check: lint ## The whole gate, as CI runs it
 	$(MAKE) --no-print-directory test
 	$(MAKE) --no-print-directory test-processes
 	$(MAKE) --no-print-directory mutations
+	$(MAKE) --no-print-directory simulate
 
 lock: $(UV) ## Pin pyproject.toml's needs (ARGS=--upgrade: the newest)
 	$(call compile,requirements-uv.lock,--group pyproject.toml:setup)

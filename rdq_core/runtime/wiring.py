@@ -154,13 +154,18 @@ class Parts:
 
 
 def connect(
-    client: Any = None, tables: "Tables | None" = None, *, events: EventSink | None = None, clock: Clock | None = None
+    client: Any = None,
+    tables: "Tables | None" = None,
+    *,
+    events: EventSink | None = None,
+    clock: Clock | None = None,
+    sleeper: Sleeper | None = None,
 ) -> Parts:
     """The parts on DynamoDB. Without arguments, on the environment's: AWS's own variables and the four RDQ_*_TABLE
     ones, which have defaults on an engine of this machine.
 
-    `clock` is the machine's, kept right by DynamoDB's answers, unless another is given. Raises Unavailable when a
-    table's name or the region is missing.
+    `clock` is the machine's, kept right by DynamoDB's answers, unless another is given; `sleeper` waits between tries,
+    and for work. Raises Unavailable when a table's name or the region is missing.
     """
     from rdq_core.runtime.environment import tables_in
     from rdq_core.stores.dynamodb.audit import DynamoAudit
@@ -171,7 +176,7 @@ def connect(
     tables = tables or tables_in()
     client = client or dynamodb_client()
     clock = clock or _storage_clock(client, tables)
-    ids, jitter, sleeper = SystemIds(), SystemJitter(), SystemSleeper()
+    ids, jitter, sleeper = SystemIds(), SystemJitter(), sleeper or SystemSleeper()
     bucket = os.environ.get(BODY_BUCKET) or None
     queues = DynamoQueues(client, tables, clock=clock, jitter=jitter, sleeper=sleeper)
     return Parts(

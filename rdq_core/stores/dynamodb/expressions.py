@@ -117,7 +117,8 @@ HAS_AN_END: Final = _clause("HAS_AN_END", "attribute_exists(#expires_at)")
 """The reference exists and would end: an update of a missing one would make an empty one that nothing removes."""
 
 IS_THIS_LIFE: Final = _clause("IS_THIS_LIFE", "#life = :life")
-"""It is the task that the reference leads to: a later one under the same id was not asked to be forgotten."""
+"""It is the task that was looked at: a later one under the same id was not asked to be forgotten or cancelled, and
+nothing of it was made to live long enough."""
 
 IS_NOT_DEAD: Final = _clause("IS_NOT_DEAD", "#status <> :dead")
 """It has no entry in the DLQ: one that has died in the meantime must not leave its entry behind."""
