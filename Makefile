@@ -45,7 +45,7 @@ simulate: $(READY) ## Crashes, lost answers, wrong clocks: promises kept
 lint: $(READY) ## Style, format and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy rdq_core tests $(wildcard functions)
+	$(BIN)/mypy rdq_core tests $(wildcard functions) benchmarks/cost.py benchmarks/throughput.py benchmarks/coldstart.py
 
 check: lint ## The whole gate, as CI runs it
 	$(MAKE) --no-print-directory test
