@@ -39,6 +39,7 @@ KILLED_BY: Final[dict[str, str]] = {
     "IS_AS_SEEN": _STORE + "TestClaim::test_an_entry_from_before_an_attempt_does_not_claim_the_one_after_it",
     "IS_READABLE": _DYNAMODB + "test_odd.py::test_a_row_that_cannot_be_read_is_told_and_left_as_it_is",
     "IS_HELD_BY_CALLER": _STORE + "TestFence::test_a_superseded_token_changes_nothing",
+    "IS_HANDED_OVER": _STORE + "TestHandOver::test_what_was_adopted_lapses_as_an_attempt_and_not_as_a_release",
     "IS_EARLIER": _STORE + "TestLease::test_a_heartbeat_never_shortens_a_lease",
     "IS_LIVE": _STORE + "TestCancel::test_what_has_ended_is_not_cancelled_and_the_refusal_names_its_state",
     "IS_DEAD": _STORE + "TestRedrive::test_what_is_not_dead_is_neither_redriven_nor_purged",

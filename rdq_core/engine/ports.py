@@ -17,7 +17,7 @@ from rdq_core.config.settings import QueueSettings, RateLimit
 from rdq_core.config.stored import Override, StoredQueue
 from rdq_core.domain.attempt import Attempt, Outcome
 from rdq_core.domain.dead import DeadEntry
-from rdq_core.domain.lease import Claim, Grant
+from rdq_core.domain.lease import Claim, Grant, Unreached
 from rdq_core.domain.lifecycle import Edit, Result
 from rdq_core.domain.outcome import OutcomeMapper
 from rdq_core.domain.references import Reference
@@ -246,7 +246,20 @@ class TaskStore(Remains, Protocol):
         """Dead-letter a task whose lapsed lease spent the last of its budget. False when somebody was faster."""
         ...
 
+    def release_lapsed(
+        self, lapsed: Claim, failure: Failure, grant: Grant, *, due_at: datetime, unreached: Unreached
+    ) -> bool:
+        """Give back a task that was handed over and never adopted: no budget is spent, no attempt recorded.
+
+        False when somebody was faster, the function itself included. `grant` marks the write, and leases nothing.
+        """
+        ...
+
     # -- by the holder of a claim: LeaseLost when the token is not the present one --------------------------------
+
+    def adopt(self, task_id: str, token: str, grant: Grant) -> Claim:
+        """Take over the claim of this token, which was handed over: under a new token, with the same fence."""
+        ...
 
     def heartbeat(self, claim: Claim, lease_expires_at: datetime) -> None:
         """Hold the claim until then; never shortens it."""
@@ -275,8 +288,8 @@ class TaskStore(Remains, Protocol):
         """Failed for good. `attempt` is None where the budget was found spent before the handler ran."""
         ...
 
-    def release(self, claim: Claim, failure: Failure, *, due_at: datetime) -> None:
-        """Give the claim back: no budget is spent and no attempt recorded."""
+    def release(self, claim: Claim, failure: Failure, *, due_at: datetime, unreached: Unreached | None = None) -> None:
+        """Give the claim back: no budget is spent and no attempt recorded. The next claim learns of `unreached`."""
         ...
 
     # -- by anybody -----------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """The clauses of conditional writes, each under a name that says the situation and with the reason why it is there.
 
     claim ── IS_WAITING · IS_DUE · IS_AS_SEEN · IS_READABLE         reclaim ── IS_HELD_BY_CALLER · IS_DUE
-    settling ── IS_HELD_BY_CALLER                                   cancel ── IS_LIVE · NAMES_SEEN_BODY
-                                                                    or NAMES_NO_BODY
+    settling, adopt ── IS_HELD_BY_CALLER                            cancel ── IS_LIVE · NAMES_SEEN_BODY
+    lapse of a hand-over ── IS_HELD_BY_CALLER · IS_DUE ·            or NAMES_NO_BODY
+    IS_HANDED_OVER
     redrive ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED · IS_NOT_DONE  purge ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED
     submit ── IS_ABSENT or HAS_EXPIRED                              configuration ── IS_UNCONFIGURED or
                                                                     IS_DECLARED_AS_READ · IS_OVERRIDDEN_AS_READ
@@ -75,6 +76,9 @@ IS_READABLE: Final = _clause(
 
 IS_HELD_BY_CALLER: Final = _clause("IS_HELD_BY_CALLER", "#status = :in_flight AND #claim_token = :token")
 """The task is in flight under the very token that the caller presents: the fence of every write after a claim."""
+
+IS_HANDED_OVER: Final = _clause("IS_HANDED_OVER", "attribute_exists(#handed_over)")
+"""The claim was handed over and not adopted: one that was adopted ended as an attempt, which a reclaim records."""
 
 IS_EARLIER: Final = _clause("IS_EARLIER", "#due_at < :due_at")
 """The lease ends before the moment asked for: a heartbeat never shortens one."""

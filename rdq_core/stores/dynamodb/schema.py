@@ -61,6 +61,10 @@ class Attr(StrEnum):
     FAILURE = "f"
     CLAIM_TOKEN = "t"  # noqa: S105 - the same
     CLAIMED_AT = "ca"
+    HANDED_OVER = "ho"
+    UNREACHED = "un"
+    UNREACHED_SINCE = "us"
+    UNADOPTED = "ua"
     SETTLED_BY = "sb"
     SETTLED_AS = "sa"
     OP_ID = "op"
