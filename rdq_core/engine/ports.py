@@ -478,8 +478,18 @@ class JobStore(Protocol):
 class Invoker(Protocol):
     """Calls handler functions that live outside this process."""
 
-    def invoke(self, claim: Claim, settings: QueueSettings) -> Any:
-        """Call the function that the queue names for the task's handler ref."""
+    def handler(self, ref: str, settings: QueueSettings) -> "Handler":
+        """The function that the queue's `handlers` name for `ref`, as a handler of this host.
+
+        Its `call` raises Undelivered where nothing was run, and Reported for a failure that the function tells of.
+        """
+        ...
+
+    def hand_over(self, claim: Claim, settings: QueueSettings) -> None:
+        """Pass the claim on to the function that the queue names for the task's ref, which is to adopt it.
+
+        Raises Undelivered where it surely won't.
+        """
         ...
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from rdq_core.config.settings import Host, QueueSettings
 from rdq_core.domain.lease import Claim
 from rdq_core.engine.claims import Claimer
+from rdq_core.engine.dispatch import Router
 from rdq_core.engine.feed import Feed
 from rdq_core.engine.in_force import InForce
 from rdq_core.engine.lane import Lane
@@ -75,6 +76,7 @@ class SweepParts:
 
     store: TaskStore
     in_force: InForce
+    router: Router
     claimer: Claimer
     runner: Runner
     limiter: RateLimiter
@@ -121,6 +123,7 @@ class _Sweep:
         self._idle_since: datetime | None = None
         self._next_cycle = self._last_event
         self._upcoming: dict[str, datetime] = {}
+        self._unreachable: set[str] = set()
         self._lanes = {queue: self._lane(queue) for queue in parts.serves}
 
     def _lane(self, queue: str) -> Lane:
@@ -244,7 +247,7 @@ class _Sweep:
         """Start the next candidate in the slot that was taken, or give the slot back."""
         started = False
         try:
-            candidate = lane.next(settings, until=self._horizon, poll=self._poll(settings), slots=free)
+            candidate = self._next(lane, settings, free)
             if candidate is not None:
                 self._parts.renewals.notice(candidate, settings.shards_ever)
                 self._start(candidate, settings)
@@ -253,6 +256,19 @@ class _Sweep:
             if not started:
                 self._slots.give_back(settings.queue)
         return started
+
+    def _next(self, lane: Lane, settings: QueueSettings, free: int) -> Candidate | None:
+        """The next candidate but for those whose function couldn't be reached: they are a later sweep's."""
+        while True:
+            candidate = lane.next(settings, until=self._horizon, poll=self._poll(settings), slots=free)
+            if candidate is None or self._function_of(candidate, settings) not in self._unreachable:
+                return candidate
+            self._tally.add(candidate.queue, "deferred")
+            lane.started_nothing(candidate)
+
+    def _function_of(self, candidate: Candidate, settings: QueueSettings) -> str | None:
+        target = self._parts.router.target(candidate.handler_ref, settings)
+        return None if target is None else target.function
 
     def _poll(self, settings: QueueSettings) -> timedelta:
         """How often to look. A sweep that will end by itself must not miss what comes in while it goes on."""
@@ -296,8 +312,9 @@ class _Sweep:
     def _run(self, claim: Claim, candidate: Candidate, settings: QueueSettings) -> None:
         self._tally.add(candidate.queue, "claimed")
         gone = functools.partial(self._handler_gone, candidate.queue)
+        unreached = functools.partial(self._unreachable.add, self._function_of(candidate, settings) or "")
         try:
-            resolution = self._parts.runner.run(claim, settings, self._stop, handler_gone=gone)
+            resolution = self._parts.runner.run(claim, settings, self._stop, handler_gone=gone, on_unreached=unreached)
             self._tally.add(candidate.queue, resolution)
         finally:
             self._last_event = self._clock.now()

@@ -1,7 +1,7 @@
 """How the parts are put together: one place that knows which class stands behind which port."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +15,7 @@ from rdq_core.engine.ports import (
     EventSink,
     HandlerSource,
     IdSource,
+    Invoker,
     Jitter,
     QueueStore,
     RateLimiter,
@@ -37,13 +38,16 @@ if TYPE_CHECKING:
 BODY_BUCKET: Final = "RDQ_BODY_BUCKET"
 """The environment variable that names the bucket for payloads and results too large for DynamoDB."""
 _CONNECT_SECONDS: Final = 2
-_READ_SECONDS: Final = 5
+_READ_SECONDS: Final = 5.0
 _CONNECTIONS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """A store with its configuration, and the outside world around them. `idle` waits for work, `busy` for handlers."""
+    """A store with its configuration, and the outside world around them. `idle` waits for work, `busy` for handlers.
+
+    `invoker` makes what calls the functions that queues name as their handlers; None where this host can't.
+    """
 
     store: TaskStore
     queues: QueueStore
@@ -56,6 +60,7 @@ class Parts:
     busy: Sleeper
     events: EventSink
     on_error: ErrorSink
+    invoker: Callable[[], Invoker] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.on_error, ErrorRelay):
@@ -112,6 +117,7 @@ class Parts:
         """
         # Here, so that submitters don't pay for asyncio and the rest of running handlers.
         from rdq_core.engine.claims import Claimer
+        from rdq_core.engine.dispatch import Router
         from rdq_core.engine.in_force import InForce
         from rdq_core.engine.reconcile import Reconcilers
         from rdq_core.engine.renewals import Renewals
@@ -121,10 +127,11 @@ class Parts:
 
         if handlers.repairs and rdq is None:
             raise InputInvalid("rdq", "the registry has reconcilers, and this host gives them no Rdq to work with")
+        router = Router(handlers, None if self.invoker is None else self.invoker())
         resolver = Resolver(self.store, clock=self.clock, jitter=self.jitter, events=self.events, worker=worker)
         run_parts = RunParts(
             store=self.store,
-            handlers=handlers,
+            router=router,
             resolver=resolver,
             clock=self.clock,
             sleeper=self.busy,
@@ -134,7 +141,10 @@ class Parts:
             SweepParts(
                 store=self.store,
                 in_force=InForce(self.queues, handlers, self.on_error),
-                claimer=Claimer(self.store, clock=self.clock, ids=self.ids, events=self.events),
+                router=router,
+                claimer=Claimer(
+                    self.store, router, clock=self.clock, ids=self.ids, events=self.events, jitter=self.jitter
+                ),
                 runner=Runner(run_parts),
                 limiter=self.limiter,
                 reconcilers=Reconcilers(
@@ -201,7 +211,19 @@ def connect(
         busy=sleeper,
         events=events or LogSink(),
         on_error=PROCESS_ERRORS,
+        invoker=_lambda_invoker,
     )
+
+
+def _lambda_invoker() -> Invoker:
+    from rdq_core.handlers.aws_lambda import LambdaInvoker
+
+    return LambdaInvoker(lambda_client, on_error=PROCESS_ERRORS)
+
+
+def lambda_client(read_timeout: float) -> Any:
+    """A Lambda client on the environment that sends each request once and waits so many seconds for its answer."""
+    return _client("lambda", os.environ, read_timeout=read_timeout, tries=1)
 
 
 def _storage_clock(client: Any, tables: "Tables") -> Clock:
@@ -220,7 +242,7 @@ def dynamodb_client(environ: Mapping[str, str] = os.environ) -> Any:
     return _client("dynamodb", environ)
 
 
-def _client(service: str, environ: Mapping[str, str]) -> Any:
+def _client(service: str, environ: Mapping[str, str], *, read_timeout: float = _READ_SECONDS, tries: int = 3) -> Any:
     import botocore.session
     from botocore.config import Config
     from botocore.exceptions import NoRegionError
@@ -229,9 +251,9 @@ def _client(service: str, environ: Mapping[str, str]) -> Any:
 
     config = Config(
         connect_timeout=_CONNECT_SECONDS,
-        read_timeout=_READ_SECONDS,
+        read_timeout=read_timeout,
         # A local engine that is down stays down, and what passes is sent again by the store itself.
-        retries={"mode": "standard", "total_max_attempts": 1 if is_local(environ) else 3},
+        retries={"mode": "standard", "total_max_attempts": 1 if is_local(environ) else tries},
         max_pool_connections=_CONNECTIONS,
         # rdq builds its requests itself, from checked input; validating them again costs a tenth of a request's time.
         parameter_validation=False,
