@@ -426,6 +426,22 @@ class RateLimiter(Protocol):
         ...
 
 
+class Wakefulness(Protocol):
+    """Which queues have a sweep that looks at every shard at least each second, so that nobody needs to start one."""
+
+    def stay_awake(self, queue: str, *, until: datetime) -> None:
+        """Say that a sweep looks at the queue until then. Never shortens what another one has said."""
+        ...
+
+    def fall_asleep(self, queue: str) -> None:
+        """Say that no sweep does: one that is awake all the same says so again within a second."""
+        ...
+
+    def book(self, queue: str, *, now: datetime, until: datetime) -> bool:
+        """Be the one who starts a sweep: False when one is awake, or somebody has just started one."""
+        ...
+
+
 class Phase(StrEnum):
     """Where in an operation an audit record was written."""
 

@@ -43,9 +43,10 @@ class QueueReport:
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """What one sweep did, queue by queue."""
+    """What one sweep did, queue by queue. `left` are queues with work that its host had no time for."""
 
     queues: Mapping[str, QueueReport] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
 
     @property
     def total(self) -> QueueReport:

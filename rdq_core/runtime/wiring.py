@@ -21,6 +21,7 @@ from rdq_core.engine.ports import (
     RateLimiter,
     Sleeper,
     TaskStore,
+    Wakefulness,
 )
 from rdq_core.engine.redrive import Redriver
 from rdq_core.engine.submit import Submitter
@@ -52,6 +53,7 @@ class Parts:
     store: TaskStore
     queues: QueueStore
     limiter: RateLimiter
+    wakefulness: Wakefulness
     audit: AuditLog
     clock: Clock
     ids: IdSource
@@ -109,11 +111,13 @@ class Parts:
         worker: str,
         host: Host = Host.WORKER,
         rdq: object | None = None,
+        awake: bool = False,
     ) -> "Sweeper":
         """What runs due work of the queues that it `serves`; `worker` is its name on attempt records.
 
         `rdq` is this host's `Rdq`, which the handlers' reconcilers get. InputInvalid when they need one and there is
-        none: left out in silence, they would repair nothing.
+        none: left out in silence, they would repair nothing. `awake`: it says so while it is at work, so that nobody
+        starts another one.
         """
         # Here, so that submitters don't pay for asyncio and the rest of running handlers.
         from rdq_core.engine.claims import Claimer
@@ -159,6 +163,7 @@ class Parts:
                 idle=self.idle,
                 busy=self.busy,
                 on_error=self.on_error,
+                wakefulness=self.wakefulness if awake else None,
             )
         )
 
@@ -179,6 +184,7 @@ def connect(
     """
     from rdq_core.runtime.environment import tables_in
     from rdq_core.stores.dynamodb.audit import DynamoAudit
+    from rdq_core.stores.dynamodb.awake import DynamoWakefulness
     from rdq_core.stores.dynamodb.control import DynamoQueues
     from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
     from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
@@ -203,6 +209,7 @@ def connect(
         ),
         queues=queues,
         limiter=DynamoRateLimiter(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
+        wakefulness=DynamoWakefulness(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
         audit=DynamoAudit(client, tables, jitter=jitter, sleeper=sleeper),
         clock=clock,
         ids=ids,

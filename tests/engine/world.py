@@ -24,6 +24,7 @@ from rdq_core.handlers.registry import Registry
 from rdq_core.runtime.wiring import Parts
 from rdq_core.stores.memory import MemoryStore
 from rdq_core.stores.memory_audit import MemoryAudit
+from rdq_core.stores.memory_awake import MemoryWakefulness
 from rdq_core.stores.memory_queues import MemoryQueues
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
 from tests.support.functions import ScriptedLambda
@@ -82,12 +83,14 @@ class World:
         self.audit = MemoryAudit()
         self.registry = Registry(queues=[QUEUE])
         self.limiter: RateLimiter = NoLimit()
+        self.wakefulness = MemoryWakefulness()
         self.functions = ScriptedLambda()
         self.host = Host.WORKER
         self.parts = Parts(
             store=self.store,
             queues=self.queues,
             limiter=self.limiter,
+            wakefulness=self.wakefulness,
             audit=self.audit,
             clock=self.clock,
             ids=self.ids,

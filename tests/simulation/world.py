@@ -20,6 +20,7 @@ from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
 from rdq_core.stores.dynamodb.schema import Tables, definitions
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 from rdq_core.stores.memory_audit import MemoryAudit
+from rdq_core.stores.memory_awake import MemoryWakefulness
 from rdq_core.testing.fake_dynamodb import Change, Database
 from tests.simulation import actors, closing
 from tests.simulation.history import EARLY, TASKS, History
@@ -152,6 +153,7 @@ class World:
         return Parts(
             store=Witness(store, process, self.scheduler, self.timeline, self._heard),
             queues=queues,
+            wakefulness=MemoryWakefulness(),
             limiter=DynamoRateLimiter(process.client, TABLES, ids=process.ids, jitter=process, sleeper=process),
             audit=self._audit(process),
             clock=process.clock,

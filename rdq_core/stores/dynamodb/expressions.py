@@ -15,6 +15,7 @@
     slot ── SLOT_IS_FREE or SLOT_IS_AS_SEEN; its end ── SLOT_IS_OURS
     renewal ── BODY_IS_THERE · BODY_ENDS_SOONER, then BODY_IS_AS_SEEN or REFERENCES_ARE_AS_SEEN
     remains ── IS_OF_SEEN_LIFE
+    awake ── AWAKE_ENDS_SOONER; a start ── IS_ASLEEP; asleep ── WAS_EVER_AWAKE
     rate limit ── NOBODY_TOOK_YET or IS_HANDED_OUT_AS_READ
 
 The invariant: every write to a state row is composed of these and of nothing else, and looks them up here when it is
@@ -173,6 +174,15 @@ IS_NOT_RECORDED: Final = _clause("IS_NOT_RECORDED", "attribute_not_exists(#pk)")
 
 NOBODY_TOOK_YET: Final = _clause("NOBODY_TOOK_YET", "attribute_not_exists(#handed_out_until)")
 """No start was ever handed out under this limit."""
+
+AWAKE_ENDS_SOONER: Final = _clause("AWAKE_ENDS_SOONER", "attribute_not_exists(#awake_until) OR #awake_until < :until")
+"""No sweep is awake for longer: one whose clock is behind doesn't take back what another says."""
+
+IS_ASLEEP: Final = _clause("IS_ASLEEP", "attribute_not_exists(#awake_until) OR #awake_until <= :now")
+"""No sweep is awake, and none was just started: of many records of new work one starts a sweep."""
+
+WAS_EVER_AWAKE: Final = _clause("WAS_EVER_AWAKE", "attribute_exists(#awake_until)")
+"""There is something to take back: an update of a missing item would make one."""
 
 IS_HANDED_OUT_AS_READ: Final = _clause("IS_HANDED_OUT_AS_READ", "#handed_out_until = :seen_until")
 """Nobody took starts since the bucket was read: two sweepers never hand out the same ones."""

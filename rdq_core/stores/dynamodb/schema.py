@@ -127,6 +127,10 @@ class Attr(StrEnum):
     HANDED_OUT_UNTIL = "handed_out_until"
     HANDED_OUT_BY = "handed_out_by"
 
+    # Whether a queue has a sweep that is awake.
+    AWAKE_UNTIL = "awake_until"
+    AWAKENED_BY = "awakened_by"
+
     # A record of the audit table, for people and their queries.
     OPERATION_ID = "operation_id"
     RECORDED_AT = "recorded_at"
