@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from rdq_core.config.settings import QueueSettings, VersionMismatch
 from rdq_core.domain.attempt import Code, Outcome, own_error, type_name
@@ -18,11 +18,12 @@ from rdq_core.domain.guarded import Deferred, Done
 from rdq_core.domain.lease import Claim
 from rdq_core.domain.lifecycle import NO_RESULT, Result
 from rdq_core.domain.limits import MAX_RESULT_BYTES
+from rdq_core.domain.task import Task
 from rdq_core.engine.context import CancelReason, TaskContext
 from rdq_core.engine.dispatch import Router, Undelivered
 from rdq_core.engine.events import EventName
 from rdq_core.engine.execution import Execution
-from rdq_core.engine.ports import Clock, ErrorSink, Handler, Sleeper, TaskStore
+from rdq_core.engine.ports import Clock, ErrorSink, Handler, Sleeper
 from rdq_core.engine.report import Resolution
 from rdq_core.engine.resolve import Resolver
 from rdq_core.engine.stopping import Stop
@@ -37,7 +38,7 @@ def _nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
+class Ended:
     """How a run came to its end: a verdict to record, a claim to release under a code, or a lease that was lost.
 
     `not_reached` says why a handler function has not run at all.
@@ -49,11 +50,23 @@ class _Ended:
     not_reached: str | None = None
 
 
+class Held(Protocol):
+    """What a run needs of the store: a `TaskStore` has it."""
+
+    def load(self, claim: Claim) -> Task:
+        """The claimed task with all it has."""
+        ...
+
+    def heartbeat(self, claim: Claim, lease_expires_at: datetime) -> None:
+        """Hold the claim until then."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParts:
     """What a run works with."""
 
-    store: TaskStore
+    store: Held
     router: Router
     resolver: Resolver
     clock: Clock
@@ -94,6 +107,16 @@ class Runner:
         finally:
             run.on_handler_gone(handler_gone)
 
+    def judge(
+        self, claim: Claim, settings: QueueSettings, stop: Stop, *, handler_gone: Callable[[], None] = _nothing
+    ) -> Ended:
+        """Run one claim, and say how it ended to somebody else who settles it. `handler_gone` is as in `run`."""
+        run = _Run(self._parts, claim, settings, stop, _nothing)
+        try:
+            return run.to_end()
+        finally:
+            run.on_handler_gone(handler_gone)
+
 
 class _Run:
     """The state of one run."""
@@ -114,7 +137,7 @@ class _Run:
     def to_resolution(self) -> Resolution:
         if self._claim.task.attempt_count >= self._settings.retry.max_attempts:
             return self._resolver.budget_spent(self.task, self._claim, self._settings)
-        ended = self._handed_over() if self._hands_over else self._end()
+        ended = self._handed_over() if self._hands_over else self.to_end()
         if ended is None:
             return Resolution.HANDED_OVER
         if ended.not_reached is not None:
@@ -140,13 +163,13 @@ class _Run:
     def _hands_over(self) -> bool:
         return self._parts.router.hands_over(self.task.handler_ref, self._settings)
 
-    def _handed_over(self) -> _Ended | None:
+    def _handed_over(self) -> Ended | None:
         """None when a function has the claim now. Its answer, and the task's payload, are no affair of this run."""
         here = self._parts.router.version(self.task.handler_ref, self._settings)
         if (refused := self._pinned_elsewhere(here)) is not None:
             return refused
         if self._stop.requested:
-            return _Ended(release=Code.WORKER_SHUTDOWN)
+            return Ended(release=Code.WORKER_SHUTDOWN)
         try:
             self._parts.router.hand_over(self._claim, self._settings)
         except Undelivered as undelivered:
@@ -155,7 +178,7 @@ class _Run:
 
     # -- before the handler -------------------------------------------------------------------------------------
 
-    def _end(self) -> _Ended:
+    def to_end(self) -> Ended:
         """The first thing that stands in the way of the handler, or how it ended."""
         try:
             self.task = self._parts.store.load(self._claim)
@@ -166,14 +189,14 @@ class _Run:
             return _refused(Code.NOT_REGISTERED, f"no handler {self.task.handler_ref!r} on the hosts of this queue")
         return self._pinned_elsewhere(handler.version) or self._decoded_and_run(handler)
 
-    def _pinned_elsewhere(self, here: str | None) -> _Ended | None:
+    def _pinned_elsewhere(self, here: str | None) -> Ended | None:
         """The refusal of a task that is pinned to another version than runs here, where the queue wants that."""
         pinned = self.task.handler_version
         if self._settings.version_mismatch is VersionMismatch.RUN_LATEST or pinned in (None, here):
             return None
         return _refused(Code.VERSION_MISMATCH, f"the task is pinned to version {pinned!r}; here runs {here!r}")
 
-    def _decoded_and_run(self, handler: Handler) -> _Ended:
+    def _decoded_and_run(self, handler: Handler) -> Ended:
         try:
             value = handler.decode(self.task)
         except InputInvalid as invalid:
@@ -184,9 +207,9 @@ class _Run:
 
     # -- the handler --------------------------------------------------------------------------------------------
 
-    def _run_handler(self, handler: Handler, value: object) -> _Ended:
+    def _run_handler(self, handler: Handler, value: object) -> Ended:
         if self._stop.requested:
-            return _Ended(release=Code.WORKER_SHUTDOWN)
+            return Ended(release=Code.WORKER_SHUTDOWN)
         changed = threading.Event()
         context = TaskContext(
             self.task,
@@ -201,7 +224,7 @@ class _Run:
                 execution.start()
             except RuntimeError as no_thread:
                 self._parts.on_error(no_thread, where=f"starting task {self.task.id}")
-                return _Ended(release=Code.UNAVAILABLE)
+                return Ended(release=Code.UNAVAILABLE)
             self._watch(execution, context, changed)
         reason = context.reason
         context.cancel(CancelReason.LEASE_LOST)  # also waits for a heartbeat of the handler that is under way
@@ -248,19 +271,19 @@ class _Run:
 
     # -- after the handler --------------------------------------------------------------------------------------
 
-    def _judge(self, execution: Execution, reason: CancelReason | None, handler: Handler, *, gave_up: bool) -> _Ended:
+    def _judge(self, execution: Execution, reason: CancelReason | None, handler: Handler, *, gave_up: bool) -> Ended:
         if reason is CancelReason.LEASE_LOST:
-            return _Ended()
+            return Ended()
         end = execution.end
         if isinstance(end, Raised) and isinstance(end.exception, Undelivered):
             return _undelivered(end.exception)
         if reason is CancelReason.SHUTDOWN and (end is None or gave_up or _is_cancellation(end)):
-            return _Ended(release=Code.WORKER_SHUTDOWN)
+            return Ended(release=Code.WORKER_SHUTDOWN)
         if end is None or reason is CancelReason.TIMEOUT:
             return _refused(Code.TIMEOUT, f"not done within {self._settings.execution.handler_timeout}", retryable=True)
         return self._classify(end, handler)
 
-    def _classify(self, end: Returned | Raised, handler: Handler) -> _Ended:
+    def _classify(self, end: Returned | Raised, handler: Handler) -> Ended:
         if isinstance(end, Returned) and isinstance(end.value, Deferred):
             message = "the handler answered Deferred: the work was put off, not done"
             return _refused(Code.OUTCOME_UNKNOWN, message, retryable=True)
@@ -274,11 +297,11 @@ class _Run:
         )
         verdict = classify(end, rules, now=self._clock.now())
         if verdict.outcome is not Outcome.SUCCESS or isinstance(end, Raised):
-            return _Ended(verdict)
+            return Ended(verdict)
         return _with_result(verdict, handler, end.value)
 
 
-def _with_result(verdict: Verdict, handler: Handler, value: object) -> _Ended:
+def _with_result(verdict: Verdict, handler: Handler, value: object) -> Ended:
     """The success with what the handler returned; a result that can't be stored is the failure of whoever returned
     it.
     """
@@ -293,18 +316,18 @@ def _with_result(verdict: Verdict, handler: Handler, value: object) -> _Ended:
         return _refused(
             Code.OUTPUT_TOO_LARGE, f"the result is {size} bytes long; at most {MAX_RESULT_BYTES} are stored"
         )
-    return _Ended(verdict, result)
+    return Ended(verdict, result)
 
 
-def _refused(code: Code, message: str, *, retryable: bool = False) -> _Ended:
+def _refused(code: Code, message: str, *, retryable: bool = False) -> Ended:
     """A verdict of rdq's own, which no rule of the ladder was asked about."""
     outcome = Outcome.RETRYABLE_FAILURE if retryable else Outcome.PERMANENT_FAILURE
-    return _Ended(Verdict(outcome=outcome, rule=code.removeprefix("task_"), error=own_error(code, message)))
+    return Ended(Verdict(outcome=outcome, rule=code.removeprefix("task_"), error=own_error(code, message)))
 
 
-def _undelivered(undelivered: Undelivered) -> _Ended:
+def _undelivered(undelivered: Undelivered) -> Ended:
     if undelivered.code is Code.UNAVAILABLE:
-        return _Ended(not_reached=str(undelivered))
+        return Ended(not_reached=str(undelivered))
     return _refused(undelivered.code, str(undelivered))
 
 

@@ -70,3 +70,38 @@ class ScriptedLambda:
     def context(self, number: int = -1) -> Any:
         """What the function finds as `custom.rdq` of its ClientContext."""
         return json.loads(base64.b64decode(self.requests[number]["ClientContext"]))["custom"]["rdq"]
+
+
+class Context:
+    """What Lambda's Python runtime gives a handler beside its event."""
+
+    function_name = "charge-fn"
+    invoked_function_arn = "arn:aws:lambda:eu-central-1:000000000000:function:charge-fn"
+    aws_request_id = "1b0c2f6e"
+
+    def __init__(self, *, seconds: float = 60, client_context: str | None = None) -> None:
+        self._millis = int(seconds * 1000)
+        self.client_context = None if client_context is None else _ClientContext(client_context)
+
+    def get_remaining_time_in_millis(self) -> int:
+        return self._millis
+
+
+class _ClientContext:
+    """The attribute `custom` is all that awslambdaric fills in of it that matters here."""
+
+    def __init__(self, encoded: str) -> None:
+        self.custom = json.loads(base64.b64decode(encoded)).get("custom")
+
+
+def function_of(handler: Callable[[Any, Any], Any], *, seconds: float = 60) -> Callable[[Mapping[str, Any]], Any]:
+    """A Python function as Lambda runs it: a failure of it is a FunctionError."""
+
+    def invoke(request: Mapping[str, Any]) -> Any:
+        try:
+            context = Context(seconds=seconds, client_context=request.get("ClientContext"))
+            return handler(json.loads(request["Payload"]), context)
+        except Exception as error:  # noqa: BLE001 - as the runtime does it
+            return failed(errorType=type(error).__name__, errorMessage=str(error))(request)
+
+    return invoke
