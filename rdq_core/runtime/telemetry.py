@@ -16,8 +16,8 @@ from rdq_core.engine.events import Event, EventName
 from rdq_core.runtime.log import LOGGER, LogSink
 
 NAMESPACE: Final = "rdq"
-_MOST_VALUES: Final = 100
-"""CloudWatch takes no more values of one metric in one record."""
+_MOST_VALUES: Final = 99
+"""CloudWatch takes 100 values of one metric in one record, and Powertools prints by itself when there are as many."""
 _Dimensions = tuple[tuple[str, str], ...]
 
 
