@@ -11,11 +11,13 @@ from rdq_core.engine.cancel import Canceller
 from rdq_core.engine.ports import (
     AuditLog,
     Clock,
+    CursorKey,
     ErrorSink,
     EventSink,
     HandlerSource,
     IdSource,
     Jitter,
+    JobStore,
     QueueStore,
     RateLimiter,
     Sleeper,
@@ -31,6 +33,7 @@ from rdq_core.runtime.system import SystemClock, SystemIds, SystemJitter, System
 if TYPE_CHECKING:
     from rdq_core.engine.removal import Removals
     from rdq_core.engine.sweep import Sweeper
+    from rdq_core.ops.advancing import Advancer
     from rdq_core.ops.queue_edits import QueueEditor
     from rdq_core.stores.dynamodb.schema import Tables
 
@@ -49,6 +52,8 @@ class Parts:
     queues: QueueStore
     limiter: RateLimiter
     audit: AuditLog
+    jobs: JobStore
+    cursor_key: CursorKey
     clock: Clock
     ids: IdSource
     jitter: Jitter
@@ -81,6 +86,12 @@ class Parts:
     def auditor(self, principal: Principal) -> Auditor:
         """What records this principal's operations."""
         return Auditor(self.audit, principal, clock=self.clock, ids=self.ids)
+
+    def advancer(self) -> "Advancer":
+        """What takes bulk operations on."""
+        from rdq_core.ops.advancing import Advancer
+
+        return Advancer(self.jobs, self.store, self.redriver(), self.audit, clock=self.clock, ids=self.ids)
 
     def removals(self, auditor: Auditor) -> "Removals":
         """What brings deletions of queues to their end."""
@@ -118,6 +129,7 @@ class Parts:
         from rdq_core.engine.resolve import Resolver
         from rdq_core.engine.run import Runner, RunParts
         from rdq_core.engine.sweep import Sweeper, SweepParts
+        from rdq_core.ops.chores import JobChores
 
         if handlers.repairs and rdq is None:
             raise InputInvalid("rdq", "the registry has reconcilers, and this host gives them no Rdq to work with")
@@ -149,6 +161,7 @@ class Parts:
                 idle=self.idle,
                 busy=self.busy,
                 on_error=self.on_error,
+                chores=JobChores(self.jobs, self.advancer(), clock=self.clock, on_error=self.on_error),
             )
         )
 
@@ -165,7 +178,9 @@ def connect(
     from rdq_core.runtime.environment import tables_in
     from rdq_core.stores.dynamodb.audit import DynamoAudit
     from rdq_core.stores.dynamodb.control import DynamoQueues
+    from rdq_core.stores.dynamodb.jobs import DynamoJobs
     from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
+    from rdq_core.stores.dynamodb.secret import DynamoCursorKey
     from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 
     tables = tables or tables_in()
@@ -189,6 +204,8 @@ def connect(
         queues=queues,
         limiter=DynamoRateLimiter(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
         audit=DynamoAudit(client, tables, jitter=jitter, sleeper=sleeper),
+        jobs=DynamoJobs(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
+        cursor_key=DynamoCursorKey(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
         clock=clock,
         ids=ids,
         jitter=jitter,

@@ -20,6 +20,7 @@ from rdq_core.handlers.registry import Registry
 from rdq_core.runtime.wiring import Parts
 from rdq_core.stores.memory import MemoryStore
 from rdq_core.stores.memory_audit import MemoryAudit
+from rdq_core.stores.memory_jobs import MemoryCursorKey, MemoryJobs
 from rdq_core.stores.memory_queues import MemoryQueues
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
 
@@ -82,6 +83,8 @@ class World:
             queues=self.queues,
             limiter=self.limiter,
             audit=self.audit,
+            jobs=MemoryJobs(),
+            cursor_key=MemoryCursorKey(b"a key that nobody knows"),
             clock=self.clock,
             ids=self.ids,
             jitter=NoJitter(),
