@@ -8,7 +8,22 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rdq_core.cli import audit, dlq, gc, init, local, queue, queue_edits, queue_files, submit, task, worker
+from rdq_core.cli import (
+    audit,
+    dlq,
+    dlq_edits,
+    gc,
+    init,
+    jobs,
+    local,
+    queue,
+    queue_edits,
+    queue_files,
+    status,
+    submit,
+    task,
+    worker,
+)
 from rdq_core.cli.command import Debug, PipeClosed
 from rdq_core.cli.demo import demo
 from rdq_core.cli.failures import (
@@ -69,13 +84,15 @@ def _root(*, version: Version = False, debug: Debug = False) -> None:
     """Durable retries with a dead-letter queue, on DynamoDB and Lambda."""
 
 
-for _module in (demo, local, init, submit, worker, gc):
+for _module in (demo, local, init, status, submit, worker, gc):
     _module.register(app)
 for _module in (queue_files, queue_edits):
     _module.register(queue.app)
+dlq_edits.register(dlq.app)
 app.add_typer(queue.app, name="queue")
 app.add_typer(task.app, name="task")
 app.add_typer(dlq.app, name="dlq")
+app.add_typer(jobs.app, name="job")
 app.add_typer(audit.app, name="audit")
 
 

@@ -29,6 +29,21 @@ def register(app: typer.Typer) -> None:
     command(app, "delete")(delete)
 
 
+def can_ask(screen: Screen) -> bool:
+    """Whether there is somebody at a terminal to ask."""
+    return screen.is_for_people and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirmed(screen: Screen, question: str) -> None:
+    """Ask before something that can't be undone. Where nobody can be asked it is refused."""
+    if not can_ask(screen):
+        raise Misuse(
+            f"this would {question.rstrip('?')}, and nobody can be asked",
+            hint="add --yes, or --dry-run to count only",
+        )
+    typer.confirm(question, abort=True, err=True)
+
+
 def set_(
     screen: Screen,
     *,
@@ -121,7 +136,7 @@ def delete(
 
     Sweeps take the second step by themselves, six minutes later at the earliest; so does this command, given again.
     """
-    if not yes and screen.is_for_people and sys.stdin.isatty() and sys.stderr.isatty():
+    if not yes and can_ask(screen):
         typer.confirm(f"refuse all submits to {queue} from now on?", abort=True, err=True)
     done = _editor().delete(queue, reason=reason)
     screen.show(done, lambda: _tell_deletion(screen, queue, done))

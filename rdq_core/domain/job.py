@@ -97,6 +97,12 @@ class Job:
         """Whether somebody is at work on its page."""
         return self.held_until is not None and self.held_until > now
 
+    def is_ready(self, now: datetime) -> bool:
+        """Whether whoever has time may take it on at this moment."""
+        if self.page:
+            return not self.is_held(now)
+        return self.state is JobState.OPEN and self.due_at <= now
+
     def changed(self, **fields: Any) -> "Job":
         """The next version of the record."""
         return replace(self, revision=self.revision + 1, **fields)

@@ -34,7 +34,14 @@ if TYPE_CHECKING:
     from rdq_core.engine.removal import Removals
     from rdq_core.engine.sweep import Sweeper
     from rdq_core.ops.advancing import Advancer
+    from rdq_core.ops.audit import AuditDesk
+    from rdq_core.ops.cursors import Cursors
+    from rdq_core.ops.dead_letter_edits import DeadLetterEditor
+    from rdq_core.ops.dead_letters import DeadLetters
+    from rdq_core.ops.jobs import Jobs
     from rdq_core.ops.queue_edits import QueueEditor
+    from rdq_core.ops.queues import QueueDesk
+    from rdq_core.ops.tasks import TaskDesk
     from rdq_core.stores.dynamodb.schema import Tables
 
 BODY_BUCKET: Final = "RDQ_BODY_BUCKET"
@@ -92,6 +99,59 @@ class Parts:
         from rdq_core.ops.advancing import Advancer
 
         return Advancer(self.jobs, self.store, self.redriver(), self.audit, clock=self.clock, ids=self.ids)
+
+    def job_desk(self) -> "Jobs":
+        """What starts, lists and ends bulk operations."""
+        from rdq_core.ops.jobs import Jobs
+
+        return Jobs(self.jobs, self.queues, self.advancer(), clock=self.clock, ids=self.ids)
+
+    def cursors(self) -> "Cursors":
+        """What page cursors are written and read with."""
+        from rdq_core.ops.cursors import Cursors
+
+        return Cursors(self.cursor_key)
+
+    def task_desk(self, principal: Principal | None = None) -> "TaskDesk":
+        """What looks at tasks, and stops them for this principal."""
+        from rdq_core.ops.tasks import TaskDesk
+
+        auditor = None if principal is None else self.auditor(principal)
+        return TaskDesk(
+            self.store, self.queues, self.canceller(), self.cursors(), auditor, clock=self.clock, ids=self.ids
+        )
+
+    def queue_desk(self) -> "QueueDesk":
+        """What looks at queues."""
+        from rdq_core.ops.queues import QueueDesk
+
+        return QueueDesk(self.queues, self.store, clock=self.clock)
+
+    def audit_desk(self) -> "AuditDesk":
+        """What reads the audit log."""
+        from rdq_core.ops.audit import AuditDesk
+
+        return AuditDesk(self.audit, self.queues, self.cursors(), clock=self.clock)
+
+    def dead_letters(self) -> "DeadLetters":
+        """What looks into the DLQ."""
+        from rdq_core.ops.dead_letters import DeadLetters
+
+        return DeadLetters(self.store, self.queues, self.cursors(), clock=self.clock)
+
+    def dead_letter_editor(self, principal: Principal) -> "DeadLetterEditor":
+        """What changes dead tasks for this principal."""
+        from rdq_core.ops.dead_letter_edits import DeadLetterEditor
+
+        return DeadLetterEditor(
+            self.store,
+            self.queues,
+            self.redriver(),
+            self.job_desk(),
+            self.auditor(principal),
+            clock=self.clock,
+            ids=self.ids,
+        )
 
     def removals(self, auditor: Auditor) -> "Removals":
         """What brings deletions of queues to their end."""

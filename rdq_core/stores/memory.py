@@ -110,10 +110,10 @@ class MemoryStore:
         """See `TaskStore.candidates`."""
         with self._lock:
             due = self._due[queue, shard]
-            start = 0 if after is None else bisect_right(due, after)
+            start = 0 if after is None else bisect_right(due, tuple(after))
             end = bisect_right(due, (to_millis(until) + 1,))
             chosen = due[start : min(end, start + limit)]
-            more = chosen[-1] if chosen and start + limit < end else None
+            more = list(chosen[-1]) if chosen and start + limit < end else None
             return Page([self._candidate(task_id) for _, task_id in chosen], more)
 
     def claim_keyed(self, candidate: Candidate, grant: Grant) -> Claim | KeyBusy | None:
