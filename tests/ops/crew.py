@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from rdq_core.domain.attempt import AttemptError
 from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.ids import last_id
 from rdq_core.domain.job import Job, JobState
@@ -18,7 +19,7 @@ from rdq_core.ops.orders import Operation, Order
 from rdq_core.ops.selection import Filters, Selection
 from rdq_core.runtime.wiring import Parts
 from tests.engine.world import QUEUE, World
-from tests.support.factories import a_failed, a_grant, a_success, a_task
+from tests.support.factories import a_failed, a_grant, a_success, a_task, an_error
 
 ALL = Selection(everything=True)
 ANN = Principal("ann", verified=True)
@@ -76,16 +77,26 @@ class Crew:
         """So many that have died, one a second."""
         return [self._bury(**fields) for _ in range(number)]
 
-    def _bury(self, *, fingerprint: str = "v1:a", error_type: str = "Boom", **fields: Any) -> str:
+    def _bury(
+        self, *, fingerprint: str = "v1:a", error_type: str = "Boom", error: AttemptError | None = None, **fields: Any
+    ) -> str:
         task_id = self.store.submit(replace(a_task(**fields), queue=QUEUE), shards=1).task.id
-        self.kill(task_id, fingerprint=fingerprint, error_type=error_type)
+        self.kill(task_id, fingerprint=fingerprint, error_type=error_type, error=error)
         return task_id
 
-    def kill(self, task_id: str, *, fingerprint: str = "v1:a", error_type: str = "Boom") -> None:
+    def kill(
+        self,
+        task_id: str,
+        *,
+        fingerprint: str = "v1:a",
+        error_type: str = "Boom",
+        error: AttemptError | None = None,
+    ) -> None:
         claim = self._claim(task_id)
         now = self.clock.advance("1s")
         failure = Failure("task_failed", error_type, "boom")
-        self.store.dead_letter(claim, a_failed(claim, now), failure, now=now, fingerprint=fingerprint, expires_at=None)
+        attempt = a_failed(claim, now, error=error or an_error())
+        self.store.dead_letter(claim, attempt, failure, now=now, fingerprint=fingerprint, expires_at=None)
 
     def succeed(self, task_id: str) -> None:
         claim = self._claim(task_id)
