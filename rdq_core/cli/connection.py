@@ -20,7 +20,7 @@ class Asking:
 
     def __init__(self, screen: Screen) -> None:
         self._parts = None if screen.via is not None else parts()
-        self._send = partial(_invoke, screen.via) if screen.via is not None else self._answer
+        self._send = self._answer if screen.via is None else partial(_invoke, screen.via, principal().name)
 
     def __call__(self, op: str, **fields: Any) -> Document:
         """The answer to a request. Fields that are None are left out. Raises whatever the request raises."""
@@ -69,7 +69,7 @@ def principal(environ: Mapping[str, str] = os.environ) -> Principal:
     return claimed(environ) if is_local(environ) else identified(environ)
 
 
-def _invoke(function: str, document: Document) -> Document:
+def _invoke(function: str, name: str, document: Document) -> Document:
     from rdq_core.runtime.remote import ask_function
 
-    return ask_function(function, document)
+    return ask_function(function, {**document, "principal": name})

@@ -194,6 +194,17 @@ def test_init_keeps_its_hands_off_aws(shell: Shell, tables: Tables, monkeypatch:
     assert shell("init", "--create-in-aws", "--json").code == 0
 
 
+def test_init_makes_the_key_of_page_cursors_for_those_who_may_only_read(
+    shell: Shell, tables: Tables, moto: Engine
+) -> None:
+    assert shell("init", "--create-in-aws", "--json").code == 0
+    key = {"pk": {"S": "secret#cursor"}, "sk": {"S": "key"}}
+    made = moto.dynamodb.get_item(TableName=tables.control, Key=key)["Item"]
+    assert len(made["secret"]["B"]) >= 22
+    assert shell("init", "--create-in-aws", "--json").code == 0
+    assert moto.dynamodb.get_item(TableName=tables.control, Key=key)["Item"] == made
+
+
 # -- real processes -----------------------------------------------------------------------------------------------
 
 
