@@ -10,6 +10,7 @@ import typer
 from rdq_core.cli.arguments import past_text
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking
+from rdq_core.cli.examples import examples
 from rdq_core.cli.screen import Screen, ago
 from rdq_core.domain.times import parse_time
 
@@ -18,7 +19,9 @@ _LONGEST_NAME: Final = 16
 app: Final = typer.Typer(help="The audit log.", no_args_is_help=True)
 
 
-@command(app, "list", asks=True)
+@command(
+    app, "list", asks=True, epilog=examples("rdq audit list billing --since 24h", "rdq audit list --principal ann")
+)
 def list_records(
     screen: Screen,
     *,

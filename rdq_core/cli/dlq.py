@@ -9,6 +9,7 @@ import typer
 from rdq_core.cli.arguments import past_text
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking
+from rdq_core.cli.examples import examples
 from rdq_core.cli.failures import Misuse
 from rdq_core.cli.screen import Screen, ago, failure
 from rdq_core.cli.task import ShowPayload, ShowStacks
@@ -41,7 +42,16 @@ Until = Annotated[str | None, typer.Option("--until", help="Dead until then.")]
 GroupName = Annotated[str | None, typer.Option("--group", help="A fingerprint out of rdq dlq groups.")]
 
 
-@command(app, "list", asks=True)
+@command(
+    app,
+    "list",
+    asks=True,
+    epilog=examples(
+        "rdq dlq list billing",
+        "rdq dlq list billing --type '*Timeout*' --since 3h",
+        "rdq dlq list billing -o jsonl | head  one object a line, for programs",
+    ),
+)
 def list_entries(
     screen: Screen,
     *,
@@ -89,7 +99,15 @@ def _tell_entries(screen: Screen, queue: str, page: Mapping[str, Any], now: date
     screen.next(f"rdq dlq show {items[0]['id']}", *more)
 
 
-@command(app, "show", asks=True)
+@command(
+    app,
+    "show",
+    asks=True,
+    epilog=examples(
+        "rdq dlq show 01M8PXSZ8GHTD2249VSD1FERQ2",
+        "rdq dlq show 01M8PXSZ8GHTD2249VSD1FERQ2 --stacks",
+    ),
+)
 def show(
     screen: Screen,
     *,
@@ -104,7 +122,12 @@ def show(
         screen.next(f"rdq dlq redrive {task['queue']} {task['id']} --dry-run")
 
 
-@command(app, "groups", asks=True)
+@command(
+    app,
+    "groups",
+    asks=True,
+    epilog=examples("rdq dlq groups          all queues, the largest group first", "rdq dlq groups billing"),
+)
 def groups(
     screen: Screen,
     *,

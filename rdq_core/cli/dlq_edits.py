@@ -12,6 +12,7 @@ from rdq_core.cli.arguments import content
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking, Document
 from rdq_core.cli.dlq import GroupName, HandlerRef, Queue, Since, Type, Until, filters, since_then
+from rdq_core.cli.examples import examples
 from rdq_core.cli.jobs import Following
 from rdq_core.cli.mutations import ended, left, refusal
 from rdq_core.cli.queue_edits import Reason, can_ask, confirmed
@@ -19,6 +20,17 @@ from rdq_core.cli.screen import Screen, counted, note, size
 from rdq_core.errors import RdqError
 
 _SETTLES: Final = 5.0
+_REDRIVES: Final = examples(
+    "rdq dlq redrive billing --group v1:3f2a90c1d0ab --dry-run",
+    "rdq dlq redrive billing --group v1:3f2a90c1d0ab --canary 10",
+    "rdq dlq redrive billing --since 3h --rate 20/s --reason 'fix 17 is out'",
+    "rdq dlq redrive billing --all --yes --detach  the sweeps do it",
+    "rdq dlq redrive billing ID --payload-file better.json",
+)
+_PURGES: Final = examples(
+    "rdq dlq purge billing --type '*.Duplicate' --dry-run",
+    "rdq dlq purge billing --until 2026-07-01T00:00:00Z --reason 'too old to matter'",
+)
 _OPTIONS: Final = "give ids, or --group, or --all, or filters: --type --handler --since --until"
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="These tasks.")]
@@ -31,8 +43,8 @@ Detach = Annotated[bool, typer.Option("--detach", help="Leave it to the sweeps, 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    command(app, "redrive", asks=True)(redrive)
-    command(app, "purge", asks=True)(purge)
+    command(app, "redrive", asks=True, epilog=_REDRIVES)(redrive)
+    command(app, "purge", asks=True, epilog=_PURGES)(purge)
 
 
 @dataclass(frozen=True, slots=True)

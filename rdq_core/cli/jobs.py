@@ -12,6 +12,7 @@ import typer
 from rdq_core.cli.bar import Bar
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking, Document
+from rdq_core.cli.examples import examples
 from rdq_core.cli.failures import CONFLICT, INTERRUPTED, UNAVAILABLE
 from rdq_core.cli.mutations import ended, left
 from rdq_core.cli.queue_edits import Reason
@@ -26,7 +27,7 @@ _LONGEST_WAIT: Final = 1.0
 _OPEN: Final = ("open", "paused")
 
 
-@command(app, "list", asks=True)
+@command(app, "list", asks=True, epilog=examples("rdq job list"))
 def list_jobs(
     screen: Screen, *, limit: Annotated[int, typer.Option(min=1, max=500, help="How many at most.")] = 20
 ) -> None:
@@ -101,7 +102,7 @@ def watch(screen: Screen, *, job_id: JobId) -> int | None:
     return Following(screen, ask, "done").watch(ask("job.get", job_id=job_id))
 
 
-@command(app, "resume", asks=True)
+@command(app, "resume", asks=True, epilog=examples("rdq job resume 01M8PXSZ8GHTD2249VSD1FERQ2"))
 def resume(
     screen: Screen,
     *,

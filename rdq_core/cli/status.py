@@ -7,12 +7,13 @@ import typer
 
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking
+from rdq_core.cli.examples import examples
 from rdq_core.cli.screen import Screen, span
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    command(app, "status", asks=True)(status)
+    command(app, "status", asks=True, epilog=examples("rdq status", "rdq status billing -o json"))(status)
 
 
 def status(

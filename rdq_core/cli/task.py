@@ -8,6 +8,7 @@ import typer
 from rdq_core.cli.attempts import tell_attempts
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking, Document
+from rdq_core.cli.examples import examples
 from rdq_core.cli.failures import Misuse
 from rdq_core.cli.mutations import ended, left, refusal
 from rdq_core.cli.payloads import payload_text
@@ -40,7 +41,7 @@ def get(
         screen.next(f"rdq dlq redrive {task['queue']} {task['id']}")
 
 
-@command(app, "list", asks=True)
+@command(app, "list", asks=True, epilog=examples("rdq task list billing --status IN_FLIGHT"))
 def list_tasks(
     screen: Screen,
     *,
@@ -75,7 +76,16 @@ def _tell_tasks(screen: Screen, ask: Asking, queue: str, page: Mapping[str, Any]
     screen.next(f"rdq task get {items[0]['id']}", *more)
 
 
-@command(app, "cancel", asks=True)
+@command(
+    app,
+    "cancel",
+    asks=True,
+    epilog=examples(
+        "rdq task cancel 01M8PXSZ8GHTD2249VSD1FERQ2",
+        "rdq task cancel -q billing --handler charge --dry-run",
+        "rdq task cancel -q billing --all --reason 'wrong tariff'",
+    ),
+)
 def cancel(
     screen: Screen,
     *,
