@@ -19,7 +19,7 @@ export UV_LINK_MODE := copy
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test fast check lint mutations simulate test-processes lock clean
+.PHONY: help demo test fast check lint mutations simulate test-processes reference lock clean
 
 help: ## Print what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ check: lint ## The whole gate, as CI runs it
 	$(MAKE) --no-print-directory test-processes
 	$(MAKE) --no-print-directory mutations
 	$(MAKE) --no-print-directory simulate
+
+reference: $(READY) ## Write docs/cli.md anew, out of the commands
+	COLUMNS=80 $(BIN)/python -m tests.docs.cli_reference > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
 
 lock: $(UV) ## Pin pyproject.toml's needs (ARGS=--upgrade: the newest)
 	$(call compile,requirements-uv.lock,--group pyproject.toml:setup)

@@ -8,6 +8,7 @@
 `embedded` plays DynamoDB with moto (`pip install rdq-core[testing]`); `in_memory` needs nothing but rdq, and is faster.
 """
 
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,6 +30,8 @@ from rdq_core.runtime.system import SystemIds
 from rdq_core.runtime.wiring import Parts, connect
 from rdq_core.stores.memory import MemoryStore
 from rdq_core.stores.memory_audit import MemoryAudit
+from rdq_core.stores.memory_awake import MemoryWakefulness
+from rdq_core.stores.memory_jobs import MemoryCursorKey, MemoryJobs
 from rdq_core.stores.memory_queues import MemoryQueues
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
 from rdq_core.testing.draining import Drain
@@ -168,6 +171,9 @@ def in_memory(queues: Queues, *, registry: Registry | None = None, events: Event
         queues=MemoryQueues(clock=clock),
         limiter=NoLimit(),
         audit=MemoryAudit(),
+        wakefulness=MemoryWakefulness(),
+        jobs=MemoryJobs(),
+        cursor_key=MemoryCursorKey(secrets.token_bytes(32)),
         clock=clock,
         ids=ids,
         jitter=NoJitter(),
