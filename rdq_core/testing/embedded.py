@@ -29,6 +29,7 @@ from rdq_core.runtime.system import SystemIds
 from rdq_core.runtime.wiring import Parts, connect
 from rdq_core.stores.memory import MemoryStore
 from rdq_core.stores.memory_audit import MemoryAudit
+from rdq_core.stores.memory_awake import MemoryWakefulness
 from rdq_core.stores.memory_queues import MemoryQueues
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
 from rdq_core.testing.draining import Drain
@@ -167,6 +168,7 @@ def in_memory(queues: Queues, *, registry: Registry | None = None, events: Event
         store=MemoryStore(clock=clock, ids=ids),
         queues=MemoryQueues(clock=clock),
         limiter=NoLimit(),
+        wakefulness=MemoryWakefulness(),
         audit=MemoryAudit(),
         clock=clock,
         ids=ids,
