@@ -178,11 +178,17 @@ class _Sweep:
                 if self._changes == changes and self._is_done(next_look):
                     break
                 self._wait(next_look)
-            hurried = not self._stop.requested and (self._is_out_of_time() or bool(self._out_of_time))
+            ran_out = self._has_run_out_of_time()
             self._vigil.end()
             asleep_since = self._clock.now()
             self._wait_for_runs()
-        return replace(self._tally.report(), left=self._last_look(asleep_since) if hurried else ())
+        return replace(self._tally.report(), left=self._last_look(asleep_since) if ran_out else ())
+
+    def _has_run_out_of_time(self) -> bool:
+        """Whether the end of the host's time kept it from work, and not somebody's wish."""
+        if self._limits.ends_at is None or self._stop.requested:
+            return False
+        return self._is_out_of_time() or bool(self._out_of_time)
 
     def _last_look(self, asleep_since: datetime) -> tuple[str, ...]:
         """The queues that have work which another host must see to: nobody started one while this one was awake.
