@@ -31,7 +31,7 @@ fast: $(READY) ## Seconds: the tests without servers and processes
 	$(BIN)/pytest -q -m "not slow and not ministack and not processes" $(ARGS)
 
 test: $(READY) $(MINISTACK_READY) ## All tests but those that kill processes
-	$(BIN)/pytest -q -m "not processes" $(ARGS)
+	$(BIN)/pytest -q -n 2 -m "not processes" $(ARGS)
 
 test-processes: $(READY) $(MINISTACK_READY) ## Real workers, killed in the middle of their work
 	$(BIN)/pytest -q -m processes $(ARGS)
