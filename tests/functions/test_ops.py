@@ -3,7 +3,6 @@
 import base64
 import json
 import logging
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from rdq_core.errors import StoreFailed
 from rdq_core.ops.requests import OPERATIONS
 from rdq_core.runtime import operating
 from rdq_core.runtime.operating import OpsFunction
-from rdq_core.stores.dynamodb.clock import StorageClock
 from tests.engine.world import QUEUE
 from tests.ops.crew import Crew
 from tests.support.factories import an_error
@@ -272,17 +270,3 @@ def test_a_history_that_is_too_large_loses_its_stacks_and_says_so(ops: Ops, monk
     assert cut["attempts"][0]["error"] == {**whole["attempts"][0]["error"], "stack": None}
     monkeypatch.setattr(operating, "MOST_BYTES", 200)
     assert ops.problem("task.get", id=task_id)["status"] == 400
-
-
-def test_each_invocation_asks_storage_for_the_time_anew(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
-    forgotten: list[bool] = []
-
-    class Clock(StorageClock):
-        def __init__(self) -> None:
-            pass
-
-        def forget(self) -> None:
-            forgotten.append(True)
-
-    OpsFunction(replace(ops.parts, clock=Clock())).answer({"op": "nonsense"})
-    assert forgotten == [True]
