@@ -128,6 +128,25 @@ def test_work_that_nobody_looks_at_is_told(ops: Ops) -> None:
     assert [each["unserved"] for each in ops.ask("status")["items"]] == [False]
 
 
+@pytest.mark.parametrize(
+    ("limit", "given", "rate"), [(None, None, "50/s"), ("7/m", None, "7/m"), ("7/m", "5/h", "5/h")]
+)
+def test_the_pace_is_the_queue_s_own_limit_unless_another_is_given(
+    ops: Ops, limit: str | None, given: str | None, rate: str
+) -> None:
+    if limit is not None:
+        ops.world.configure(index_shards=1, dispatch={"rate_limit": limit})
+    fields = {} if given is None else {"rate": given}
+    job_id = ops.ask("dlq.redrive", queue=QUEUE, all=True, **fields)["job_id"]
+    assert ops.ask("job.get", job_id=job_id)["order"]["rate"] == rate
+
+
+def test_whoever_has_counted_them_already_needs_no_second_count(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ops.parts.store, "dead", None)
+    job_id = ops.ask("dlq.purge", queue=QUEUE, all=True, expected=17)["job_id"]
+    assert ops.ask("job.get", job_id=job_id)["expected"] == 17
+
+
 # -- what is refused ----------------------------------------------------------------------------------------------
 
 
