@@ -157,7 +157,7 @@ class _Bulk:
 
     def run(self, *, dry_run: bool, yes: bool, detach: bool) -> int | None:
         """Do it. The exit code."""
-        by_ids = self._request["ids"] is not None
+        by_ids, expected = self._request["ids"] is not None, None
         asks = not yes and (not by_ids or self._words is _PURGE)
         if not by_ids or dry_run or asks:
             would = self._let_settle(self._asked(dry_run=True))
@@ -168,14 +168,16 @@ class _Bulk:
                 return None
             if asks:
                 self._confirm(would)
-        done = self._asked()
+            expected = None if by_ids else would["selected"]
+        done = self._asked(expected=expected)
         if done["job_id"] is None:
             return self._told(done)
         return Following(self._screen, self._ask, f"{self._words.done} {self._queue}").follow(done, detach=detach)
 
-    def _asked(self, *, dry_run: bool = False) -> Document:
+    def _asked(self, *, dry_run: bool = False, expected: int | None = None) -> Document:
+        said = {"dry_run": dry_run or None, "expected": expected}
         try:
-            return self._ask(self._words.op, queue=self._queue, **self._request, dry_run=dry_run or None)
+            return self._ask(self._words.op, queue=self._queue, **self._request, **said)
         except RdqError as refused:
             if getattr(refused, "field", None) == "selection":
                 refused.hint = _OPTIONS
