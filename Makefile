@@ -2,10 +2,12 @@
 #   make PYTHON=python3.13 ...     another interpreter
 #   make test ARGS="-k lease -x"   more arguments for pytest
 #   make simulate SEEDS=10000      more runs; ARGS="--seed 7" tells one, ARGS=--sight plants mistakes
+#   make fuzz INPUTS=1000          fewer inputs; ARGS="--door 'a cursor'" throws them at one door
 
 PYTHON ?= python3
 ARGS ?=
 SEEDS ?= 1000
+INPUTS ?= 100000
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,7 +21,7 @@ export UV_LINK_MODE := copy
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test fast check lint mutations simulate test-processes reference package lock clean
+.PHONY: help demo test fast check lint mutations simulate fuzz test-processes reference package lock clean
 
 help: ## Print what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +46,9 @@ simulate: $(READY) ## Crashes, lost answers, wrong clocks: promises kept
 
 package: $(READY) ## The functions' zips, arm64 and x86 (ARGS="--boto3 pinned")
 	$(BIN)/python infra/package.py $(ARGS)
+
+fuzz: $(READY) ## Damaged input at every door: one clear error each
+	$(BIN)/python -m tests.fuzzing --inputs $(INPUTS) $(ARGS)
 
 lint: $(READY) ## Style, format and types
 	$(BIN)/ruff check
