@@ -44,7 +44,7 @@ mutations: $(READY) ## Each write condition made always true: its test fails
 simulate: $(READY) ## Crashes, lost answers, wrong clocks: promises kept
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
-package: $(READY) ## The functions' zips, arm64 and x86 (ARGS="--boto3 pinned")
+package: $(READY) ## Function zips, arm64 and x86 (ARGS="--boto3 pinned")
 	$(BIN)/python infra/package.py $(ARGS)
 
 fuzz: $(READY) ## Damaged input at every door: one clear error each
