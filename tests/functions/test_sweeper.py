@@ -198,7 +198,7 @@ class TestHelp:
 
 
 def test_the_same_event_at_once_and_again_has_one_effect_a_lease() -> None:
-    stage = Stage(execution={"handler_timeout": "45s"})
+    stage = Stage(execution={"handler_timeout": "45s", "lease": "10m"})
     tasks = stage.submit(20)
     effects: list[str] = []
 
