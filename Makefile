@@ -1,5 +1,6 @@
 # Every target sets itself up: all that a new machine needs is make and Python 3.11 or newer.
 #   make PYTHON=python3.13 ...     another interpreter
+#   make package ARGS="--boto3 pinned"   zips with the boto3 of the lock file
 #   make test ARGS="-k lease -x"   more arguments for pytest
 #   make simulate SEEDS=10000      more runs; ARGS="--seed 7" tells one, ARGS=--sight plants mistakes
 #   make fuzz INPUTS=1000          fewer inputs; ARGS="--door 'a cursor'" throws them at one door
