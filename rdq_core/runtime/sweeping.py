@@ -112,8 +112,19 @@ class SweeperFunction:
         """The queues that are this host's, and whose handlers fit into its time. Of others it is told."""
         found = self._parts.queues.all()
         names = tuple(found) if order.queues is None else order.queues
-        mine = [found[name] for name in names if name in found and found[name].host in (Host.SWEEPER, Host.ANY)]
+        mine = [found[name] for name in names if name in found and self._is_mine(found[name])]
         return [each for each in mine if self._fits(each, remaining)]
+
+    def _is_mine(self, settings: QueueSettings) -> bool:
+        """Whether this function can run the queue's tasks, and may. One that couldn't would find them unroutable."""
+        is_registered = settings.queue in self._registry.queues
+        if settings.host in (Host.SWEEPER, Host.ANY):
+            return is_registered or bool(settings.handlers)
+        if is_registered:
+            problem = f"is {settings.host}, and the sweeper has handlers for the queue; accepted: sweeper or any"
+            error = ConfigInvalid(f"queues.{settings.queue}.dispatch.host", problem)
+            self._parts.on_error(error, where=f"serving queue {settings.queue}")
+        return False
 
     def _fits(self, settings: QueueSettings, remaining: timedelta | None) -> bool:
         timeout = settings.execution.handler_timeout
