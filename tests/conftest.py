@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-_SLOW_FOLDERS: Final = {"cli", "docs", "dynamodb", "samples", "testing_kit"}
+_SLOW_FOLDERS: Final = {"cli", "docs", "dynamodb", "infra", "samples", "testing_kit"}
 """Folders whose tests make tables or start processes."""
 
 pytest.register_assert_rewrite("tests.contract")  # its modules are no test files by name
