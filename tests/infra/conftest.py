@@ -1,8 +1,11 @@
-"""The template that a test looks at: as it is shipped, unless a mutation calls the test with another."""
+"""The template that a test looks at, and what the roles ask for in this process."""
 
 import pytest
 
 from tests.infra.templates import Template, sam
+from tests.infra.test_policies import uses
+
+__all__ = ["stack", "uses"]
 
 
 @pytest.fixture

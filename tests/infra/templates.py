@@ -42,7 +42,7 @@ _Loader.add_multi_constructor("!", _function)
 
 @cache
 def _source() -> Template:
-    template: Template = yaml.load(SAM.read_text(), _Loader)  # noqa: S506 - a safe loader with functions
+    template: Template = yaml.load(SAM.read_text(), _Loader)
     return template
 
 

@@ -1,0 +1,277 @@
+"""What each role does in ordinary life and in odd cases, on a whole rdq in this process, with its requests noted."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from rdq_core import Rdq, Registry
+from rdq_core.config.document import parse_document
+from rdq_core.domain.dead import DeadEntry
+from rdq_core.domain.lifecycle import NO_EDIT, Edit
+from rdq_core.domain.references import Reference, ReferenceKind
+from rdq_core.engine.audit import Principal
+from rdq_core.ops.audit import AuditDesk
+from rdq_core.ops.garbage import collect
+from rdq_core.ops.queues import QueueDesk
+from rdq_core.runtime.log import Quiet
+from rdq_core.runtime.wiring import connect
+from rdq_core.stores.dynamodb.claim_check import LASTING
+from rdq_core.stores.dynamodb.schema import Attr
+from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
+from rdq_core.testing.clock import NoJitter, SkipsSleep
+from rdq_core.testing.embedded import Embedded
+from tests.dynamodb.verbs import noise
+from tests.infra.access import Watch
+from tests.support.engines import REGION, Engine
+
+QUEUE: Final = "billing"
+QUEUES: Final = """
+config_version: 1
+queues:
+  billing:
+    retry: {max_attempts: 2, initial_backoff: 1s, jitter: 0}
+    dispatch: {rate_limit: 10/s}
+    limits: {task_ttl: 90d, dead_ttl: 60d}
+  short: {}
+"""
+LARGE: Final = 300 * 1024
+OUTSIDE: Final = 5_000
+ANN: Final = Principal("ann", verified=True)
+BUCKET: Final = "rdq-roles"
+
+
+class Company:
+    """An rdq with a bucket, everybody who works with it, and a watch on what they ask AWS for."""
+
+    def __init__(self, engine: Engine) -> None:
+        client, s3 = engine.dynamodb, engine.client("s3")
+        s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
+        self.local = Embedded(client, {}, events=Quiet())
+        self.clock = self.local.clock
+        self.store = DynamoTaskStore(
+            client,
+            self.local.tables,
+            clock=self.clock,
+            ids=self.local.parts.ids,
+            jitter=NoJitter(),
+            sleeper=SkipsSleep(self.clock),
+            shards_ever=lambda _: 4,
+            s3=s3,
+            body_bucket=BUCKET,
+        )
+        self.local.parts = self.parts = replace(self.local.parts, store=self.store)
+        self.local.rdq = self.rdq = Rdq(parts=self.parts)
+        self.registry = Registry(queues=[QUEUE, "short"])
+        self.registry.register("charge", self._charge)
+        self._answer: bytes | None = b"done"
+        self.watch = Watch(self.local.tables)
+        for each in (client, s3):
+            self.watch.on(each)
+        self.parts.editor(ANN).apply(parse_document(QUEUES))
+
+    def _charge(self, _: bytes) -> bytes:
+        if self._answer is None:
+            raise TimeoutError("no answer")
+        return self._answer
+
+    def submit(self, payload: bytes = b"x", **fields: object) -> str:
+        return self.rdq.submit(QUEUE, "charge", payload, **fields).id  # type: ignore[arg-type]
+
+    def sweep(self, answer: bytes | None = b"done", *, horizon: str = "0s") -> None:
+        """The sweeper runs what is due; None: the handler fails."""
+        self._answer = answer
+        with self.watch.of("sweeper"):
+            self.local.drain(self.registry, horizon=horizon)
+
+    def a_dead_one(self, payload: bytes = b"x", **fields: object) -> DeadEntry:
+        task_id = self.submit(payload, **fields)
+        for _ in range(2):
+            self.sweep(None)
+            self.clock.advance("10s")
+        entry = self.store.dead_entry(task_id)
+        assert entry is not None
+        return entry
+
+
+def a_submitter_submits(company: Company) -> None:
+    with company.watch.of("submitter"):
+        for size in (1, OUTSIDE, LARGE):
+            company.submit(noise(size), target="order:7", concurrency_key="ann")
+        task = {"queue": QUEUE, "handler_ref": "charge", "payload": "x", "target": "order:8"}
+        company.rdq.submit_many([task, {**task, "payload": "y" * OUTSIDE}])
+        company.rdq.prepare(QUEUE, "charge", noise(OUTSIDE), target="order:9")
+        with suppress(Exception):
+            company.rdq.submit("nobody-knows", "charge", b"x")
+
+
+def a_submitter_commits_what_it_prepared(company: Company) -> None:
+    with company.watch.of("submitter"):
+        prepared = company.rdq.prepare(QUEUE, "charge", b"x", target="order:9")
+        company.local.client.transact_write_items(TransactItems=prepared.items)
+
+
+def a_guard_keeps_a_failed_call(company: Company) -> None:
+    def fails(_: dict[str, str]) -> dict[str, str]:
+        raise ConnectionError("no answer")
+
+    guard = company.rdq.guard(QUEUE, "charge", on=ConnectionError, max_attempts=2, key=lambda order: order["id"])
+    with company.watch.of("submitter"):
+        for _ in range(2):
+            guard(fails)({"id": "order-7"})
+
+
+def a_submitter_follows_its_tasks(company: Company) -> None:
+    done, dead = company.submit(noise(LARGE)), company.a_dead_one(noise(OUTSIDE)).task_id
+    company.sweep(noise(LARGE))
+    with company.watch.of("submitter"):
+        for task_id in (done, dead):
+            company.rdq.result(task_id)
+            company.rdq.get(task_id)
+
+
+def a_submitter_cancels(company: Company) -> None:
+    for body in (noise(OUTSIDE), noise(LARGE)):
+        task_id = company.submit(body, target="order:7", concurrency_key="ann")
+        with company.watch.of("submitter"):
+            company.rdq.cancel(task_id)
+
+
+def a_submitter_is_overtaken_by_a_forget(company: Company) -> None:
+    with company.watch.of("operator"):
+        company.rdq.forget(target="order:7")
+    with company.watch.of("submitter"), suppress(Exception):
+        company.submit(noise(LARGE), target="order:7")
+
+
+def a_sweeper_runs_everything(company: Company) -> None:
+    for size in (1, OUTSIDE, LARGE):
+        company.submit(noise(size), target="order:7", concurrency_key=f"key-{size}")
+    company.sweep(noise(LARGE))
+    company.sweep(noise(OUTSIDE))
+    company.a_dead_one(noise(LARGE), target="order:7")
+
+
+def a_sweeper_reclaims(company: Company) -> None:
+    task_id = company.submit(concurrency_key="ann")
+    with company.watch.of("sweeper"):
+        company.local.drain(Registry(queues=[QUEUE]))
+    company.clock.advance("2h")
+    company.sweep()
+    assert company.rdq.get(task_id).attempts
+
+
+def a_sweeper_meets_a_forgotten_task(company: Company) -> None:
+    task_id = company.submit(noise(LARGE), target="order:7")
+    company.sweep(None)
+    reference = Reference(ReferenceKind.TARGET, "order:7")
+    company.store._access.references.bury(reference, company.clock.advance("5s"))
+    company.sweep()
+    assert company.store.get(task_id) is None
+
+
+def a_sweeper_ends_a_deletion(company: Company) -> None:
+    with company.watch.of("operator"):
+        company.parts.editor(ANN).delete("short", reason="nobody needs it")
+    company.clock.advance("7m")
+    company.sweep(horizon="1m")
+    stored = company.parts.queues.stored("short")
+    assert stored is not None
+    assert stored.is_deleted
+
+
+def a_sweeper_advances_a_bulk_operation(company: Company) -> None:
+    entries = [company.a_dead_one(noise(size), target="order:7") for size in (OUTSIDE, LARGE)]
+    with company.watch.of("sweeper"):
+        found = company.store.dead_entry(entries[0].task_id)
+        assert found is not None
+        company.store.redrive(found, NO_EDIT, now=company.clock.now(), op_id="op", shards=4)
+        company.store.purge(entries[1], now=company.clock.now(), op_id="op")
+
+
+def what_is_gone_is_cleaned_up(company: Company) -> None:
+    task_id = company.submit(noise(LARGE), target="order:7")
+    for answer in (None, noise(LARGE)):
+        company.sweep(answer)
+        company.clock.advance("10s")
+    client, tasks = company.local.client, company.local.tables.tasks
+    items = client.query(
+        TableName=tasks,
+        KeyConditionExpression="task_id = :id",
+        ExpressionAttributeValues={":id": {"S": task_id}},
+    )["Items"]
+    for item in sorted(items, key=lambda item: item["kind"]["S"], reverse=True):
+        lasting = {attr: value for attr, value in item.items() if attr not in (Attr.BODY_ENDS_AT, Attr.EXPIRES_AT)}
+        lasting.pop(Attr.REFERENCES_END_AT, None)
+        if Attr.S3_KEY in lasting:
+            lasting[Attr.S3_KEY] = {"S": f"{LASTING}/{task_id}/body"}
+        client.delete_item(TableName=tasks, Key={"task_id": item["task_id"], "kind": item["kind"]})
+        with company.watch.of("clean-up"):
+            company.store.clean_up({"dynamodb": {"OldImage": lasting}})
+
+
+def everybody_asks_for_the_time(company: Company) -> None:
+    for role in ("submitter", "sweeper", "operator", "reader", "clean-up", "kick"):
+        clock = connect(company.local.client, company.local.tables).clock
+        with company.watch.of(role):
+            clock.now()
+
+
+def an_operator_mends(company: Company) -> None:
+    entries = [company.a_dead_one(noise(size), target="order:7") for size in (1, OUTSIDE, LARGE, LARGE)]
+    edits = (NO_EDIT, NO_EDIT, Edit(payload=noise(LARGE + 1)))
+    company.clock.advance("50d")
+    with company.watch.of("operator"):
+        for entry, edit in zip(entries, edits, strict=False):
+            assert company.store.dead_entry(entry.task_id) == entry
+            company.store.redrive(entry, edit, now=company.clock.now(), op_id="op", shards=4)
+        company.store.purge(entries[-1], now=company.clock.now(), op_id="op")
+        company.rdq.cancel(entries[0].task_id)
+        company.rdq.cancel(company.submit(concurrency_key="ann"))
+        company.rdq.forget(target="order:7")
+        collect(company.store)
+
+
+def an_operator_configures(company: Company) -> None:
+    editor = company.parts.editor(ANN)
+    with company.watch.of("operator"):
+        editor.set(QUEUE, ["retry.max_attempts=4"], reason="a rush")
+        editor.pause(QUEUE, reason="a rush")
+        editor.resume(QUEUE)
+        editor.clear(QUEUE)
+        editor.delete("short", reason="nobody needs it")
+        AuditDesk(company.parts.audit, company.parts.queues, clock=company.clock).list()
+
+
+def somebody_looks(company: Company) -> None:
+    dead = company.a_dead_one(noise(LARGE))
+    with company.watch.of("reader"):
+        company.rdq.get(dead.task_id)
+        company.store.dead_entry(dead.task_id)
+        company.store.dead(QUEUE, limit=10)
+        company.store.candidates(QUEUE, 0, until=company.clock.now(), limit=10)
+        desk = QueueDesk(company.parts.queues, company.store, clock=company.clock)
+        desk.list()
+        desk.stats(QUEUE)
+        AuditDesk(company.parts.audit, company.parts.queues, clock=company.clock).list()
+
+
+EVERY: Final[tuple[Callable[[Company], None], ...]] = (
+    a_submitter_submits,
+    a_submitter_commits_what_it_prepared,
+    a_guard_keeps_a_failed_call,
+    a_submitter_follows_its_tasks,
+    a_submitter_cancels,
+    a_submitter_is_overtaken_by_a_forget,
+    a_sweeper_runs_everything,
+    a_sweeper_reclaims,
+    a_sweeper_meets_a_forgotten_task,
+    a_sweeper_ends_a_deletion,
+    a_sweeper_advances_a_bulk_operation,
+    what_is_gone_is_cleaned_up,
+    everybody_asks_for_the_time,
+    an_operator_mends,
+    an_operator_configures,
+    somebody_looks,
+)
+"""Whatever a role may ever ask for is asked for by one of these."""
