@@ -41,18 +41,19 @@ test-processes: $(READY) $(MINISTACK_READY) ## Real workers, killed in the middl
 mutations: $(READY) ## Each write condition made always true: its test fails
 	$(BIN)/python -m tests.mutations $(ARGS)
 
-simulate: $(READY) ## Crashes, lost answers, wrong clocks: every promise is kept
+simulate: $(READY) ## Crashes, lost answers, wrong clocks: promises kept
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 lint: $(READY) ## Style, format and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy rdq_core tests $(wildcard functions)
+	$(BIN)/mypy rdq_core tests $(wildcard functions) benchmarks/cost.py benchmarks/throughput.py benchmarks/coldstart.py
 
 check: lint ## The whole gate, as CI runs it
 	$(MAKE) --no-print-directory test
 	$(MAKE) --no-print-directory test-processes
 	$(MAKE) --no-print-directory mutations
+	$(MAKE) --no-print-directory simulate
 
 lock: $(UV) ## Pin pyproject.toml's needs (ARGS=--upgrade: the newest)
 	$(call compile,requirements-uv.lock,--group pyproject.toml:setup)

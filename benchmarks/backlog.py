@@ -8,9 +8,8 @@ from rdq_core.domain.ids import encode_id
 from rdq_core.domain.times import to_millis
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.handlers.registry import Registry
-from rdq_core.runtime.log import Quiet
 from rdq_core.stores.dynamodb.schema import DUE_INDEX, Attr
-from rdq_core.testing.embedded import Embedded
+from rdq_core.testing.embedded import on_tables
 
 QUEUE: Final = "billing"
 SHARDS: Final = 4
@@ -83,7 +82,7 @@ def _entry(number: int, due_at: int) -> dict[str, Any]:
 def sweep_of(client: Any, due: int) -> Behind:
     """The client after a sweep that has claimed and completed 100 tasks of so many that are due."""
     behind = Behind(client)
-    local = Embedded(behind, {QUEUE: {"index_shards": SHARDS}}, events=Quiet())
+    local = on_tables(behind, {QUEUE: {"index_shards": SHARDS}})
     for _ in range(_STORED):
         local.rdq.submit(QUEUE, "charge", b"x" * 300)
     local.advance("1h")

@@ -7,8 +7,10 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from rdq_core.client.lambda_handler import lambda_handler as lambda_handler
     from rdq_core.client.outbox import Outbox as Outbox
     from rdq_core.client.rdq import Rdq as Rdq
+    from rdq_core.client.sqs_consumer import sqs_consumer as sqs_consumer
     from rdq_core.domain.attempt import Outcome as Outcome
     from rdq_core.domain.guarded import Deferred as Deferred
     from rdq_core.domain.guarded import Done as Done
@@ -50,6 +52,8 @@ _HOME: Final = {
     "TaskDefinition": "rdq_core.handlers.typed",
     "TaskResult": "rdq_core.handlers.results",
     "Why": "rdq_core.engine.prepared",
+    "lambda_handler": "rdq_core.client.lambda_handler",
+    "sqs_consumer": "rdq_core.client.sqs_consumer",
     "task": "rdq_core.handlers.typed",
 }
 
@@ -74,6 +78,8 @@ __all__ = [
     "TaskDefinition",
     "TaskResult",
     "Why",
+    "lambda_handler",
+    "sqs_consumer",
     "task",
 ]
 

@@ -26,6 +26,8 @@ _QUEUES: Final = "tests/contract/test_queues.py::"
 _DELETION: Final = "tests/contract/test_deletion.py::"
 _DYNAMODB: Final = "tests/dynamodb/"
 
+_AWAKE: Final = "tests/contract/test_awake.py::"
+
 _EDITED_BEFORE_CANCEL: Final = (
     "test_races.py::test_a_cancel_lets_the_body_of_an_edit_that_came_in_between_live_as_long_as_the_task"
 )
@@ -39,6 +41,7 @@ KILLED_BY: Final[dict[str, str]] = {
     "IS_AS_SEEN": _STORE + "TestClaim::test_an_entry_from_before_an_attempt_does_not_claim_the_one_after_it",
     "IS_READABLE": _DYNAMODB + "test_odd.py::test_a_row_that_cannot_be_read_is_told_and_left_as_it_is",
     "IS_HELD_BY_CALLER": _STORE + "TestFence::test_a_superseded_token_changes_nothing",
+    "IS_HANDED_OVER": _STORE + "TestHandOver::test_what_was_adopted_lapses_as_an_attempt_and_not_as_a_release",
     "IS_EARLIER": _STORE + "TestLease::test_a_heartbeat_never_shortens_a_lease",
     "IS_LIVE": _STORE + "TestCancel::test_what_has_ended_is_not_cancelled_and_the_refusal_names_its_state",
     "IS_DEAD": _STORE + "TestRedrive::test_what_is_not_dead_is_neither_redriven_nor_purged",
@@ -72,6 +75,9 @@ KILLED_BY: Final[dict[str, str]] = {
     "LOOKED_AT_AS_READ": _DELETION + "test_of_hosts_that_would_look_at_the_same_time_one_looks",
     "IS_NOT_RECORDED": "tests/contract/test_audit.py::test_what_was_recorded_is_never_overwritten",
     "NOBODY_TOOK_YET": _DYNAMODB + "test_rate.py::test_a_sweeper_who_has_seen_nothing_does_not_begin_the_bucket_anew",
+    "AWAKE_ENDS_SOONER": _AWAKE + "test_nobody_takes_back_that_another_one_is_awake_for_longer",
+    "IS_ASLEEP": _AWAKE + "test_of_many_who_would_start_a_sweep_one_does",
+    "WAS_EVER_AWAKE": _AWAKE + "test_who_falls_asleep_and_never_was_awake_leaves_nothing_behind",
     "IS_HANDED_OUT_AS_READ": _DYNAMODB + "test_rate.py::test_a_bucket_fills_at_its_rate_for_all_of_them",
     "SLOT_IS_FREE": _STORE + "TestKey::test_a_second_task_of_the_key_has_to_wait_and_nothing_of_it_changes",
     "SLOT_IS_AS_SEEN": _DYNAMODB + "test_slots.py::test_two_claimants_who_both_find_a_leaked_slot_do_not_both_take_it",

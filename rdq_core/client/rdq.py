@@ -51,6 +51,11 @@ class Rdq:
         """On the environment's AWS and the four `RDQ_*_TABLE` variables. Unavailable names what is missing."""
         return cls()
 
+    @property
+    def parts(self) -> Parts:
+        """What it is made of, for hosts that are put together differently."""
+        return self._parts
+
     # -- submitting -----------------------------------------------------------------------------------------------
 
     def submit(

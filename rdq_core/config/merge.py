@@ -36,9 +36,12 @@ def merged(
     override: Mapping[str, Any] | None = None,
     definition: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """One queue's layers as plain data: what is kept beside the layers for readers that don't merge."""
+    """One queue's layers as plain data: what is kept beside the layers for readers that don't merge.
+
+    Its mappings are the caller's own.
+    """
     layers = (file_defaults, _whole_retry(definition or {}), declared, override or {})
-    result = dict(BUILT_IN)
+    result = deep_merge({}, BUILT_IN)
     for layer in layers:
         result = deep_merge(result, layer)
     return result | {"queue": queue}

@@ -93,6 +93,14 @@ class Attempt:
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Reported(Exception):
+    """A failure that a function outside of this process tells of, in whatever language it is: `error` is all of it."""
+
+    def __init__(self, error: AttemptError) -> None:
+        super().__init__(error.message or error.type)
+        self.error = error
+
+
 def own_error(code: Code, message: str, *, detail: Any = None) -> AttemptError:
     """An error that rdq itself found, with the type that goes with its code and no stack."""
     return AttemptError(
@@ -108,6 +116,8 @@ def error_from(exception: BaseException, *, code: str = Code.FAILED, detail: Any
 
     Of a `BaseException` that is no `Exception` only the type is kept: its value may be anything.
     """
+    if isinstance(exception, Reported):
+        return exception.error
     if not isinstance(exception, Exception):
         return AttemptError(
             type=TYPE_OF_CODE[Code.HANDLER_PANICKED],
@@ -125,7 +135,12 @@ def error_from(exception: BaseException, *, code: str = Code.FAILED, detail: Any
 
 
 def type_name(exception: BaseException) -> str:
-    """The full name of the exception's class; built-in ones without their module, as tracebacks print them."""
+    """The full name of the exception's class; built-in ones without their module, as tracebacks print them.
+
+    Of a reported failure it is the name that the failure has where it happened.
+    """
+    if isinstance(exception, Reported):
+        return exception.error.type
     cls = type(exception)
     module = str(getattr(cls, "__module__", ""))
     name = str(getattr(cls, "__qualname__", "?"))

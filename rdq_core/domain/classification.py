@@ -16,6 +16,7 @@ from rdq_core.domain.attempt import (
     AttemptError,
     Code,
     Outcome,
+    Reported,
     bounded_detail,
     error_from,
     message_of,
@@ -142,8 +143,9 @@ def _signal_error(signal: Signal, raised: BaseException) -> AttemptError:
     """The signal's own words, under the type of the error that it was raised from, where there is one."""
     origin = next((cause for cause in causes(raised) if not isinstance(cause, Signal)), None)
     kind = type_name(origin) if origin is not None else f"rdq.{type(signal).__name__}"
+    told = origin if isinstance(origin, Reported) else raised if isinstance(raised, Exception) else signal
     return replace(
-        error_from(raised if isinstance(raised, Exception) else signal),
+        error_from(told),
         type=truncate(kind, MAX_SHORT_TEXT_BYTES),
         code=signal.code if is_failure_code(signal.code) else Code.FAILED,
         message=truncate(message_of(signal), MAX_MESSAGE_BYTES),

@@ -24,7 +24,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from rdq_core.domain.attempt import Attempt
-from rdq_core.domain.lease import Grant
+from rdq_core.domain.lease import Grant, Unreached
 from rdq_core.domain.task import Failure, Status, Task
 from rdq_core.domain.times import to_millis
 from rdq_core.errors import LeaseLost, StoreFailed, TaskConflict
@@ -76,7 +76,8 @@ class Row:
     """A task with what never leaves the store.
 
     `life` is a nonce that tells this task from an earlier one of the same id. `token` is the present claim's, None
-    while nobody holds the task. `expires_at` is when the row stops existing, None while it may not.
+    while nobody holds the task. `expires_at` is when the row stops existing, None while it may not. `handed_over` and
+    `unreached` are as a claim has them.
     """
 
     task: Task
@@ -85,6 +86,8 @@ class Row:
     token: str | None = None
     claimed_at: datetime | None = None
     expires_at: datetime | None = None
+    handed_over: bool = False
+    unreached: Unreached | None = None
 
     def is_gone(self, now: datetime) -> bool:
         """Whether the row's retention has ended: it counts as absent, removed or not."""
@@ -147,6 +150,13 @@ def reclaimed(row: Row, seen_token: str, attempt: Attempt, grant: Grant) -> Row:
     return _leased(row, _with_attempt(row.task, attempt), grant)
 
 
+def adopted(row: Row, token: str, grant: Grant) -> Row:
+    """Held by the function that the claim was handed over to, under a token of its own: of two deliveries one wins."""
+    _require_holder(row, Verb.ADOPT, token)
+    task = replace(row.task, lease_expires_at=grant.lease_expires_at)
+    return replace(row, task=task, token=grant.token, claimed_at=grant.now, handed_over=False, unreached=None)
+
+
 def heartbeat(row: Row, token: str, lease_expires_at: datetime) -> Row:
     """Held for longer; never for less."""
     _require_holder(row, Verb.HEARTBEAT, token)
@@ -194,10 +204,21 @@ def dead_lettered_lapsed(
     return dead_lettered(row, seen_token, attempt, failure, now=now, expires_at=expires_at)
 
 
-def released(row: Row, token: str, failure: Failure, *, due_at: datetime) -> Row:
+def released(row: Row, token: str, failure: Failure, *, due_at: datetime, unreached: Unreached | None = None) -> Row:
     """Given back: no budget spent, no attempt on record."""
     _require_holder(row, Verb.RELEASE, token)
-    return _settled(row, replace(row.task, status=Status.PENDING, next_attempt_at=due_at, failure=failure))
+    task = replace(row.task, status=Status.PENDING, next_attempt_at=due_at, failure=failure)
+    return replace(_settled(row, task), unreached=unreached)
+
+
+def released_lapsed(
+    row: Row, seen_token: str, failure: Failure, *, now: datetime, due_at: datetime, unreached: Unreached
+) -> Row:
+    """Given back on behalf of a function that was handed the claim and never adopted it."""
+    _require_lapsed(row, Verb.RELEASE, seen_token, now)
+    if not row.handed_over:
+        raise lost(row.task.id, Verb.RELEASE)
+    return released(row, seen_token, failure, due_at=due_at, unreached=unreached)
 
 
 def cancelled(row: Row, *, now: datetime, expires_at: datetime | None) -> Row:
@@ -253,13 +274,22 @@ def _leased(row: Row, task: Task, grant: Grant) -> Row:
     held = replace(
         task, status=Status.IN_FLIGHT, next_attempt_at=None, lease_expires_at=grant.lease_expires_at, failure=None
     )
-    return replace(row, task=held, token=grant.token, fencing_token=row.fencing_token + 1, claimed_at=grant.now)
+    return replace(
+        row,
+        task=held,
+        token=grant.token,
+        fencing_token=row.fencing_token + 1,
+        claimed_at=grant.now,
+        handed_over=grant.hands_over,
+    )
 
 
 def _settled(row: Row, task: Task, *, expires_at: datetime | None = None) -> Row:
     waiting = task.status is Status.PENDING
     loose = replace(task, lease_expires_at=None, next_attempt_at=task.next_attempt_at if waiting else None)
-    return replace(row, task=loose, token=None, claimed_at=None, expires_at=expires_at)
+    return replace(
+        row, task=loose, token=None, claimed_at=None, expires_at=expires_at, handed_over=False, unreached=None
+    )
 
 
 def _with_attempt(task: Task, attempt: Attempt) -> Task:

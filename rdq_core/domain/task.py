@@ -83,6 +83,7 @@ class Task:
 
 _MESSAGES: Final[Mapping[str, str]] = {
     Code.ATTEMPTS_EXHAUSTED: "the budget was found spent before another attempt",
+    Code.UNAVAILABLE: "its handler function could not be reached; no attempt was spent",
     Code.WORKER_SHUTDOWN: "its worker was stopping and gave it back; no attempt was spent",
 }
 

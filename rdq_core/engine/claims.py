@@ -4,12 +4,14 @@ from datetime import datetime
 
 from rdq_core.config.settings import QueueSettings
 from rdq_core.domain.attempt import Attempt, Code, Outcome, own_error
+from rdq_core.domain.backoff import delay, next_attempt_at
 from rdq_core.domain.fingerprint import fingerprint
-from rdq_core.domain.lease import Claim, Grant
-from rdq_core.domain.task import Failure, Status
+from rdq_core.domain.lease import Claim, Grant, once_more
+from rdq_core.domain.task import Failure, Status, failure_of
 from rdq_core.domain.times import span_millis
+from rdq_core.engine.dispatch import DISPATCH_BACKOFF, Router, is_free
 from rdq_core.engine.events import EventName, event_of
-from rdq_core.engine.ports import Candidate, Clock, EventSink, IdSource, KeyBusy, TaskStore
+from rdq_core.engine.ports import Candidate, Clock, EventSink, IdSource, Jitter, KeyBusy, TaskStore
 from rdq_core.engine.report import Resolution
 from rdq_core.engine.resolve import dead_until
 
@@ -17,8 +19,12 @@ from rdq_core.engine.resolve import dead_until
 class Claimer:
     """Takes candidates for this host."""
 
-    def __init__(self, store: TaskStore, *, clock: Clock, ids: IdSource, events: EventSink) -> None:
+    def __init__(
+        self, store: TaskStore, router: Router, *, clock: Clock, ids: IdSource, events: EventSink, jitter: Jitter
+    ) -> None:
         self._store = store
+        self._router = router
+        self._jitter = jitter
         self._clock = clock
         self._ids = ids
         self._events = events
@@ -26,12 +32,17 @@ class Claimer:
     def take(self, candidate: Candidate, settings: QueueSettings) -> Claim | Resolution | KeyBusy | None:
         """The claim; DEAD_LETTERED when its lapsed lease was its last; None when another host was faster.
 
-        KEY_BUSY when its concurrency key is in use.
+        KEY_BUSY when its concurrency key is in use; RELEASED when it was handed over to a function that never took it.
 
         Raises CorruptItem for a row that this version can't read, and StoreFailed.
         """
         now = self._clock.now()
-        grant = Grant(token=self._ids.token(), now=now, lease_expires_at=now + settings.execution.lease)
+        grant = Grant(
+            token=self._ids.token(),
+            now=now,
+            lease_expires_at=now + settings.execution.lease,
+            hands_over=self._router.hands_over(candidate.handler_ref, settings),
+        )
         if candidate.status is Status.PENDING:
             claims = self._store.claim if candidate.concurrency_key is None else self._store.claim_keyed
             claim = claims(candidate, grant)
@@ -41,6 +52,8 @@ class Claimer:
             lapsed = self._store.lapsed(candidate, now=now)
             if lapsed is None:
                 return None
+            if is_free(lapsed):
+                return self._give_back(lapsed, grant)
             if lapsed.task.attempt_count + 1 >= settings.retry.max_attempts:
                 return self._bury(lapsed, settings, grant)
             claim = self._store.reclaim(lapsed, lapse_of(lapsed, now), grant)
@@ -75,6 +88,25 @@ class Claimer:
             )
         )
         return Resolution.DEAD_LETTERED
+
+    def _give_back(self, lapsed: Claim, grant: Grant) -> Resolution | None:
+        """The function was handed the task and never took it: no attempt, but it waits longer each time."""
+        unreached = once_more(lapsed.unreached, grant.now, handed_over=True)
+        wait = delay(DISPATCH_BACKOFF, unreached.times, self._jitter.fraction())
+        failure = failure_of(Code.UNAVAILABLE, None) or Failure(Code.UNAVAILABLE)
+        due_at = next_attempt_at(grant.now, wait)
+        if not self._store.release_lapsed(lapsed, failure, grant, due_at=due_at, unreached=unreached):
+            return None
+        self._events.emit(
+            event_of(
+                EventName.RELEASED,
+                lapsed.task,
+                attempt_no=lapsed.attempt_no,
+                fencing_token=lapsed.fencing_token,
+                code=failure.code,
+            )
+        )
+        return Resolution.RELEASED
 
     def _tell_claimed(self, claim: Claim, due_at: datetime) -> None:
         self._events.emit(

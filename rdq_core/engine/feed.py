@@ -33,15 +33,25 @@ class Feed:
 
     The front of every shard is read again each `poll`, also while a pass over a long backlog goes on: what is due
     first there may have been passed over, or have become due since. And a pass ends where it began in time, so that a
-    stream of new work can't keep it from beginning anew.
+    stream of new work can't keep it from beginning anew. `share` are the shards to read, None all of them.
     """
 
-    def __init__(self, queue: str, store: TaskStore, *, clock: Clock, jitter: Jitter, on_error: ErrorSink) -> None:
+    def __init__(
+        self,
+        queue: str,
+        store: TaskStore,
+        *,
+        clock: Clock,
+        jitter: Jitter,
+        on_error: ErrorSink,
+        share: Sequence[int] | None = None,
+    ) -> None:
         self._queue = queue
         self._store = store
         self._clock = clock
         self._jitter = jitter
         self._on_error = on_error
+        self._share = share
         self._places: deque[_Place] = deque()
         self._buffer: deque[Candidate] = deque()
         self._handed_out: dict[_Key, datetime] = {}
@@ -88,7 +98,8 @@ class Feed:
         start = int(abs(self._jitter.fraction()) * shards) % shards
         unread = {place.shard for place in self._places if place.after is None}
         order = ((start + step) % shards for step in range(shards))
-        self._places.extend(_Place(shard, now) for shard in order if shard not in unread)
+        mine = (shard for shard in order if self._share is None or shard in self._share)
+        self._places.extend(_Place(shard, now) for shard in mine if shard not in unread)
         self._earliest, self._has_more = None, False
         self._looks_again_at = now + poll
 

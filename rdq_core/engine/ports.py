@@ -17,7 +17,7 @@ from rdq_core.config.settings import QueueSettings, RateLimit
 from rdq_core.config.stored import Override, StoredQueue
 from rdq_core.domain.attempt import Attempt, Outcome
 from rdq_core.domain.dead import DeadEntry
-from rdq_core.domain.lease import Claim, Grant
+from rdq_core.domain.lease import Claim, Grant, Unreached
 from rdq_core.domain.lifecycle import Edit, Result
 from rdq_core.domain.outcome import OutcomeMapper
 from rdq_core.domain.references import Reference
@@ -246,7 +246,20 @@ class TaskStore(Remains, Protocol):
         """Dead-letter a task whose lapsed lease spent the last of its budget. False when somebody was faster."""
         ...
 
+    def release_lapsed(
+        self, lapsed: Claim, failure: Failure, grant: Grant, *, due_at: datetime, unreached: Unreached
+    ) -> bool:
+        """Give back a task that was handed over and never adopted: no budget is spent, no attempt recorded.
+
+        False when somebody was faster, the function itself included. `grant` marks the write, and leases nothing.
+        """
+        ...
+
     # -- by the holder of a claim: LeaseLost when the token is not the present one --------------------------------
+
+    def adopt(self, task_id: str, token: str, grant: Grant) -> Claim:
+        """Take over the claim of this token, which was handed over: under a new token, with the same fence."""
+        ...
 
     def heartbeat(self, claim: Claim, lease_expires_at: datetime) -> None:
         """Hold the claim until then; never shortens it."""
@@ -275,8 +288,8 @@ class TaskStore(Remains, Protocol):
         """Failed for good. `attempt` is None where the budget was found spent before the handler ran."""
         ...
 
-    def release(self, claim: Claim, failure: Failure, *, due_at: datetime) -> None:
-        """Give the claim back: no budget is spent and no attempt recorded."""
+    def release(self, claim: Claim, failure: Failure, *, due_at: datetime, unreached: Unreached | None = None) -> None:
+        """Give the claim back: no budget is spent and no attempt recorded. The next claim learns of `unreached`."""
         ...
 
     # -- by anybody -----------------------------------------------------------------------------------------------
@@ -413,6 +426,22 @@ class RateLimiter(Protocol):
         ...
 
 
+class Wakefulness(Protocol):
+    """Which queues have a sweep that looks at every shard at least each second, so that nobody needs to start one."""
+
+    def stay_awake(self, queue: str, *, until: datetime) -> None:
+        """Say that a sweep looks at the queue until then. Never shortens what another one has said."""
+        ...
+
+    def fall_asleep(self, queue: str) -> None:
+        """Say that no sweep does: one that is awake all the same says so again within a second."""
+        ...
+
+    def book(self, queue: str, *, now: datetime, until: datetime) -> bool:
+        """Be the one who starts a sweep: False when one is awake, or somebody has just started one."""
+        ...
+
+
 class Phase(StrEnum):
     """Where in an operation an audit record was written."""
 
@@ -465,8 +494,18 @@ class JobStore(Protocol):
 class Invoker(Protocol):
     """Calls handler functions that live outside this process."""
 
-    def invoke(self, claim: Claim, settings: QueueSettings) -> Any:
-        """Call the function that the queue names for the task's handler ref."""
+    def handler(self, ref: str, settings: QueueSettings) -> "Handler":
+        """The function that the queue's `handlers` name for `ref`, as a handler of this host.
+
+        Its `call` raises Undelivered where nothing was run, and Reported for a failure that the function tells of.
+        """
+        ...
+
+    def hand_over(self, claim: Claim, settings: QueueSettings) -> None:
+        """Pass the claim on to the function that the queue names for the task's ref, which is to adopt it.
+
+        Raises Undelivered where it surely won't.
+        """
         ...
 
 

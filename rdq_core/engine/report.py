@@ -14,6 +14,8 @@ class Resolution(StrEnum):
     RESCHEDULED = "rescheduled"
     DEAD_LETTERED = "dead_lettered"
     RELEASED = "released"
+    HANDED_OVER = "handed_over"
+    """A function has the claim, and will adopt and settle it."""
     LOST = "lost"
     """Our write was fenced off, or storage failed: the task is somebody else's now, or will be when the lease ends."""
 
@@ -29,6 +31,7 @@ class QueueReport:
     rescheduled: int = 0
     dead_lettered: int = 0
     released: int = 0
+    handed_over: int = 0
     lost: int = 0
     deferred: int = 0
     contended: int = 0
@@ -40,9 +43,10 @@ class QueueReport:
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """What one sweep did, queue by queue."""
+    """What one sweep did, queue by queue. `left` are queues with work that its host had no time for."""
 
     queues: Mapping[str, QueueReport] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
 
     @property
     def total(self) -> QueueReport:

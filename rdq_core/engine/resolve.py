@@ -9,10 +9,11 @@ from rdq_core.domain.attempt import Attempt, AttemptError, Code, Outcome, own_er
 from rdq_core.domain.backoff import delay, delay_with_floor, next_attempt_at
 from rdq_core.domain.classification import Verdict
 from rdq_core.domain.fingerprint import fingerprint
-from rdq_core.domain.lease import Claim
+from rdq_core.domain.lease import Claim, Unreached, once_more
 from rdq_core.domain.lifecycle import Result
 from rdq_core.domain.task import Failure, Task, failure_of
-from rdq_core.domain.times import span_millis
+from rdq_core.domain.times import format_time, span_millis
+from rdq_core.engine.dispatch import DISPATCH_BACKOFF
 from rdq_core.engine.events import EventName, event_of
 from rdq_core.engine.ports import Clock, EventSink, Jitter, TaskStore
 from rdq_core.engine.report import Resolution
@@ -55,11 +56,28 @@ class Resolver:
         self.tell(EventName.DEAD_LETTERED, task, claim, rule="budget", code=error.code, error_type=error.type)
         return Resolution.DEAD_LETTERED
 
-    def release(self, task: Task, claim: Claim, code: str, *, due_at: datetime) -> Resolution:
+    def release(
+        self, task: Task, claim: Claim, code: str, *, due_at: datetime, unreached: Unreached | None = None
+    ) -> Resolution:
         """Give the claim back without spending budget."""
-        self._store.release(claim, failure_of(code, None) or Failure(code), due_at=due_at)
+        self._store.release(claim, failure_of(code, None) or Failure(code), due_at=due_at, unreached=unreached)
         self.tell(EventName.RELEASED, task, claim, code=code)
         return Resolution.RELEASED
+
+    def not_reached(self, task: Task, claim: Claim, settings: QueueSettings, message: str) -> Resolution:
+        """Give the task back, to be tried again after a while that grows: nothing was run, so it is no attempt.
+
+        Dead when the queue's `dispatch_give_up` has passed since it was not reached for the first time.
+        """
+        now = self._clock.now()
+        unreached = once_more(claim.unreached, now)
+        if now - unreached.since >= settings.execution.dispatch_give_up:
+            error = own_error(Code.UNAVAILABLE, f"not reached since {format_time(unreached.since)}: {message}")
+            self._bury(task, claim, settings, None, error, _failure(error), None)
+            self.tell(EventName.DEAD_LETTERED, task, claim, rule="dispatch", code=error.code, error_type=error.type)
+            return Resolution.DEAD_LETTERED
+        due_at = next_attempt_at(now, delay(DISPATCH_BACKOFF, unreached.times, self._jitter.fraction()))
+        return self.release(task, claim, Code.UNAVAILABLE, due_at=due_at, unreached=unreached)
 
     def lost(self, task: Task, claim: Claim) -> Resolution:
         """Our write was fenced off: the task is somebody else's, and that is all there is to say."""

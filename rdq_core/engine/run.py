@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from rdq_core.config.settings import QueueSettings, VersionMismatch
 from rdq_core.domain.attempt import Code, Outcome, own_error, type_name
@@ -18,10 +18,12 @@ from rdq_core.domain.guarded import Deferred, Done
 from rdq_core.domain.lease import Claim
 from rdq_core.domain.lifecycle import NO_RESULT, Result
 from rdq_core.domain.limits import MAX_RESULT_BYTES
+from rdq_core.domain.task import Task
 from rdq_core.engine.context import CancelReason, TaskContext
+from rdq_core.engine.dispatch import Router, Undelivered
 from rdq_core.engine.events import EventName
 from rdq_core.engine.execution import Execution
-from rdq_core.engine.ports import Clock, ErrorSink, Handler, HandlerSource, Sleeper, TaskStore
+from rdq_core.engine.ports import Clock, ErrorSink, Handler, Sleeper
 from rdq_core.engine.report import Resolution
 from rdq_core.engine.resolve import Resolver
 from rdq_core.engine.stopping import Stop
@@ -36,20 +38,36 @@ def _nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
-    """How a run came to its end: a verdict to record, a claim to release under a code, or a lease that was lost."""
+class Ended:
+    """How a run came to its end: a verdict to record, a claim to release under a code, or a lease that was lost.
+
+    `not_reached` says why a handler function has not run at all.
+    """
 
     verdict: Verdict | None = None
     result: Result = NO_RESULT
     release: Code | None = None
+    not_reached: str | None = None
+
+
+class Held(Protocol):
+    """What a run needs of the store: a `TaskStore` has it."""
+
+    def load(self, claim: Claim) -> Task:
+        """The claimed task with all it has."""
+        ...
+
+    def heartbeat(self, claim: Claim, lease_expires_at: datetime) -> None:
+        """Hold the claim until then."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParts:
     """What a run works with."""
 
-    store: TaskStore
-    handlers: HandlerSource
+    store: Held
+    router: Router
     resolver: Resolver
     clock: Clock
     sleeper: Sleeper
@@ -63,14 +81,21 @@ class Runner:
         self._parts = parts
 
     def run(
-        self, claim: Claim, settings: QueueSettings, stop: Stop, *, handler_gone: Callable[[], None] = _nothing
+        self,
+        claim: Claim,
+        settings: QueueSettings,
+        stop: Stop,
+        *,
+        handler_gone: Callable[[], None] = _nothing,
+        on_unreached: Callable[[], None] = _nothing,
     ) -> Resolution:
         """Run one claim to its resolution. Never raises for a task's failure, nor for storage's.
 
         `handler_gone` is called once, when no thread of the handler is left: at the end of the run, or long after it
-        when a handler ignores its cancellation.
+        when a handler ignores its cancellation. `on_unreached` is called when the handler is a function that can't be
+        reached at present.
         """
-        run = _Run(self._parts, claim, settings, stop)
+        run = _Run(self._parts, claim, settings, stop, on_unreached)
         try:
             return run.to_resolution()
         except LeaseLost:
@@ -82,11 +107,23 @@ class Runner:
         finally:
             run.on_handler_gone(handler_gone)
 
+    def judge(
+        self, claim: Claim, settings: QueueSettings, stop: Stop, *, handler_gone: Callable[[], None] = _nothing
+    ) -> Ended:
+        """Run one claim, and say how it ended to somebody else who settles it. `handler_gone` is as in `run`."""
+        run = _Run(self._parts, claim, settings, stop, _nothing)
+        try:
+            return run.to_end()
+        finally:
+            run.on_handler_gone(handler_gone)
+
 
 class _Run:
     """The state of one run."""
 
-    def __init__(self, parts: RunParts, claim: Claim, settings: QueueSettings, stop: Stop) -> None:
+    def __init__(
+        self, parts: RunParts, claim: Claim, settings: QueueSettings, stop: Stop, on_unreached: Callable[[], None]
+    ) -> None:
         self.task = claim.task
         self._parts = parts
         self._resolver = parts.resolver
@@ -94,17 +131,24 @@ class _Run:
         self._claim = claim
         self._settings = settings
         self._stop = stop
+        self._on_unreached = on_unreached
         self._execution: Execution | None = None
 
     def to_resolution(self) -> Resolution:
         if self._claim.task.attempt_count >= self._settings.retry.max_attempts:
             return self._resolver.budget_spent(self.task, self._claim, self._settings)
-        ended = self._end()
+        ended = self._handed_over() if self._hands_over else self.to_end()
+        if ended is None:
+            return Resolution.HANDED_OVER
+        if ended.not_reached is not None:
+            self._on_unreached()
+            return self._resolver.not_reached(self.task, self._claim, self._settings, ended.not_reached)
         if ended.verdict is not None:
             return self._resolver.resolve(self.task, self._claim, self._settings, ended.verdict, ended.result)
         if ended.release is not None:
             due_at = self._clock.now() + (_AGAIN_AFTER if ended.release is Code.UNAVAILABLE else timedelta(0))
-            return self._resolver.release(self.task, self._claim, ended.release, due_at=due_at)
+            unreached = self._claim.unreached
+            return self._resolver.release(self.task, self._claim, ended.release, due_at=due_at, unreached=unreached)
         return self._resolver.lost(self.task, self._claim)
 
     def on_handler_gone(self, call: Callable[[], None]) -> None:
@@ -113,28 +157,46 @@ class _Run:
         else:
             self._execution.on_end(call)
 
+    # -- to a function that settles the task itself ------------------------------------------------------------------
+
+    @property
+    def _hands_over(self) -> bool:
+        return self._parts.router.hands_over(self.task.handler_ref, self._settings)
+
+    def _handed_over(self) -> Ended | None:
+        """None when a function has the claim now. Its answer, and the task's payload, are no affair of this run."""
+        here = self._parts.router.version(self.task.handler_ref, self._settings)
+        if (refused := self._pinned_elsewhere(here)) is not None:
+            return refused
+        if self._stop.requested:
+            return Ended(release=Code.WORKER_SHUTDOWN)
+        try:
+            self._parts.router.hand_over(self._claim, self._settings)
+        except Undelivered as undelivered:
+            return _undelivered(undelivered)
+        return None
+
     # -- before the handler -------------------------------------------------------------------------------------
 
-    def _end(self) -> _Ended:
+    def to_end(self) -> Ended:
         """The first thing that stands in the way of the handler, or how it ended."""
         try:
             self.task = self._parts.store.load(self._claim)
         except CorruptItem as corrupt:
             return _refused(Code.STORE_FAILED, corrupt.message)
-        handler = self._parts.handlers.find(self.task.handler_ref)
+        handler = self._parts.router.handler(self.task.handler_ref, self._settings)
         if handler is None:
             return _refused(Code.NOT_REGISTERED, f"no handler {self.task.handler_ref!r} on the hosts of this queue")
-        if self._is_pinned_elsewhere(handler):
-            pinned, here = self.task.handler_version, handler.version
-            return _refused(Code.VERSION_MISMATCH, f"the task is pinned to version {pinned!r}; here runs {here!r}")
-        return self._decoded_and_run(handler)
+        return self._pinned_elsewhere(handler.version) or self._decoded_and_run(handler)
 
-    def _is_pinned_elsewhere(self, handler: Handler) -> bool:
-        if self._settings.version_mismatch is VersionMismatch.RUN_LATEST:
-            return False
-        return self.task.handler_version is not None and self.task.handler_version != handler.version
+    def _pinned_elsewhere(self, here: str | None) -> Ended | None:
+        """The refusal of a task that is pinned to another version than runs here, where the queue wants that."""
+        pinned = self.task.handler_version
+        if self._settings.version_mismatch is VersionMismatch.RUN_LATEST or pinned in (None, here):
+            return None
+        return _refused(Code.VERSION_MISMATCH, f"the task is pinned to version {pinned!r}; here runs {here!r}")
 
-    def _decoded_and_run(self, handler: Handler) -> _Ended:
+    def _decoded_and_run(self, handler: Handler) -> Ended:
         try:
             value = handler.decode(self.task)
         except InputInvalid as invalid:
@@ -145,9 +207,9 @@ class _Run:
 
     # -- the handler --------------------------------------------------------------------------------------------
 
-    def _run_handler(self, handler: Handler, value: object) -> _Ended:
+    def _run_handler(self, handler: Handler, value: object) -> Ended:
         if self._stop.requested:
-            return _Ended(release=Code.WORKER_SHUTDOWN)
+            return Ended(release=Code.WORKER_SHUTDOWN)
         changed = threading.Event()
         context = TaskContext(
             self.task,
@@ -162,7 +224,7 @@ class _Run:
                 execution.start()
             except RuntimeError as no_thread:
                 self._parts.on_error(no_thread, where=f"starting task {self.task.id}")
-                return _Ended(release=Code.UNAVAILABLE)
+                return Ended(release=Code.UNAVAILABLE)
             self._watch(execution, context, changed)
         reason = context.reason
         context.cancel(CancelReason.LEASE_LOST)  # also waits for a heartbeat of the handler that is under way
@@ -209,17 +271,19 @@ class _Run:
 
     # -- after the handler --------------------------------------------------------------------------------------
 
-    def _judge(self, execution: Execution, reason: CancelReason | None, handler: Handler, *, gave_up: bool) -> _Ended:
+    def _judge(self, execution: Execution, reason: CancelReason | None, handler: Handler, *, gave_up: bool) -> Ended:
         if reason is CancelReason.LEASE_LOST:
-            return _Ended()
+            return Ended()
         end = execution.end
+        if isinstance(end, Raised) and isinstance(end.exception, Undelivered):
+            return _undelivered(end.exception)
         if reason is CancelReason.SHUTDOWN and (end is None or gave_up or _is_cancellation(end)):
-            return _Ended(release=Code.WORKER_SHUTDOWN)
+            return Ended(release=Code.WORKER_SHUTDOWN)
         if end is None or reason is CancelReason.TIMEOUT:
             return _refused(Code.TIMEOUT, f"not done within {self._settings.execution.handler_timeout}", retryable=True)
         return self._classify(end, handler)
 
-    def _classify(self, end: Returned | Raised, handler: Handler) -> _Ended:
+    def _classify(self, end: Returned | Raised, handler: Handler) -> Ended:
         if isinstance(end, Returned) and isinstance(end.value, Deferred):
             message = "the handler answered Deferred: the work was put off, not done"
             return _refused(Code.OUTCOME_UNKNOWN, message, retryable=True)
@@ -227,17 +291,17 @@ class _Run:
             end = Returned(end.value.value)
         rules = Rules(
             mapper=handler.outcome,
-            classes=self._parts.handlers.classes,
+            classes=self._parts.router.classes,
             permanent=self._settings.classification.permanent,
             retryable=self._settings.classification.retryable,
         )
         verdict = classify(end, rules, now=self._clock.now())
         if verdict.outcome is not Outcome.SUCCESS or isinstance(end, Raised):
-            return _Ended(verdict)
+            return Ended(verdict)
         return _with_result(verdict, handler, end.value)
 
 
-def _with_result(verdict: Verdict, handler: Handler, value: object) -> _Ended:
+def _with_result(verdict: Verdict, handler: Handler, value: object) -> Ended:
     """The success with what the handler returned; a result that can't be stored is the failure of whoever returned
     it.
     """
@@ -252,13 +316,19 @@ def _with_result(verdict: Verdict, handler: Handler, value: object) -> _Ended:
         return _refused(
             Code.OUTPUT_TOO_LARGE, f"the result is {size} bytes long; at most {MAX_RESULT_BYTES} are stored"
         )
-    return _Ended(verdict, result)
+    return Ended(verdict, result)
 
 
-def _refused(code: Code, message: str, *, retryable: bool = False) -> _Ended:
+def _refused(code: Code, message: str, *, retryable: bool = False) -> Ended:
     """A verdict of rdq's own, which no rule of the ladder was asked about."""
     outcome = Outcome.RETRYABLE_FAILURE if retryable else Outcome.PERMANENT_FAILURE
-    return _Ended(Verdict(outcome=outcome, rule=code.removeprefix("task_"), error=own_error(code, message)))
+    return Ended(Verdict(outcome=outcome, rule=code.removeprefix("task_"), error=own_error(code, message)))
+
+
+def _undelivered(undelivered: Undelivered) -> Ended:
+    if undelivered.code is Code.UNAVAILABLE:
+        return Ended(not_reached=str(undelivered))
+    return _refused(undelivered.code, str(undelivered))
 
 
 def _cancel(context: TaskContext, execution: Execution, reason: CancelReason) -> None:

@@ -7,13 +7,15 @@ work that isn't starting at once, since a claim is made by the very thread that 
 import functools
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from rdq_core.config.settings import Host, QueueSettings
 from rdq_core.domain.lease import Claim
+from rdq_core.engine.backlog import is_any_due
 from rdq_core.engine.claims import Claimer
+from rdq_core.engine.dispatch import Router
 from rdq_core.engine.feed import Feed
 from rdq_core.engine.in_force import InForce
 from rdq_core.engine.lane import Lane
@@ -27,6 +29,7 @@ from rdq_core.engine.ports import (
     RateLimiter,
     Sleeper,
     TaskStore,
+    Wakefulness,
 )
 from rdq_core.engine.reconcile import Reconcilers
 from rdq_core.engine.removal import Removals
@@ -35,6 +38,7 @@ from rdq_core.engine.report import SweepReport, Tally
 from rdq_core.engine.run import Runner
 from rdq_core.engine.slots import Slots
 from rdq_core.engine.stopping import Stop
+from rdq_core.engine.vigil import Vigil
 from rdq_core.errors import StoreFailed
 
 _FAR_AHEAD: Final = timedelta(days=1)
@@ -48,7 +52,8 @@ class SweepLimits:
     After `deadline` nothing is claimed. `ends_at` is the end of the host's own time: from `deadline` on handlers are
     asked to stop, and then their tasks are released; None leaves them the time that they have. With nothing under way
     and nothing due within `horizon` of the last thing that happened, the sweep looks for `linger` more and returns;
-    None never returns by itself. `max_tasks` bounds the claims.
+    None never returns by itself. `max_tasks` bounds the claims. With `only_what_fits` a queue is left alone once a
+    handler of it could take longer than up to `ends_at`. `shards` are the only ones to look at, None all.
     """
 
     deadline: datetime | None = None
@@ -56,6 +61,8 @@ class SweepLimits:
     horizon: timedelta | None = timedelta(seconds=75)
     linger: timedelta = timedelta(seconds=2)
     max_tasks: int | None = None
+    only_what_fits: bool = False
+    shards: tuple[int, ...] | None = None
 
 
 def limits_within(
@@ -71,10 +78,14 @@ def limits_within(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepParts:
-    """What a sweep works with. `serves` are the queues, `host` is the kind of host that this is."""
+    """What a sweep works with. `serves` are the queues, `host` is the kind of host that this is.
+
+    `wakefulness` is where it says that it is awake; None for hosts that nobody needs to start.
+    """
 
     store: TaskStore
     in_force: InForce
+    router: Router
     claimer: Claimer
     runner: Runner
     limiter: RateLimiter
@@ -88,6 +99,7 @@ class SweepParts:
     idle: Sleeper
     busy: Sleeper
     on_error: ErrorSink
+    wakefulness: Wakefulness | None = None
 
 
 class Sweeper:
@@ -121,11 +133,22 @@ class _Sweep:
         self._idle_since: datetime | None = None
         self._next_cycle = self._last_event
         self._upcoming: dict[str, datetime] = {}
+        self._unreachable: set[str] = set()
+        self._out_of_time: set[str] = set()
+        awake = parts.wakefulness if limits.shards is None else None
+        self._vigil = Vigil(awake, clock=parts.clock, on_error=parts.on_error)
         self._lanes = {queue: self._lane(queue) for queue in parts.serves}
 
     def _lane(self, queue: str) -> Lane:
         parts = self._parts
-        feed = Feed(queue, parts.store, clock=parts.clock, jitter=parts.jitter, on_error=parts.on_error)
+        feed = Feed(
+            queue,
+            parts.store,
+            clock=parts.clock,
+            jitter=parts.jitter,
+            on_error=parts.on_error,
+            share=self._limits.shards,
+        )
         return Lane(
             queue, feed, parts.limiter, clock=parts.clock, on_deferred=lambda: self._tally.add(queue, "deferred")
         )
@@ -147,8 +170,35 @@ class _Sweep:
                 if self._changes == changes and self._is_done(next_look):
                     break
                 self._wait(next_look)
+            hurried = not self._stop.requested and (self._is_out_of_time() or bool(self._out_of_time))
+            self._vigil.end()
+            asleep_since = self._clock.now()
             self._wait_for_runs()
-        return self._tally.report()
+        return replace(self._tally.report(), left=self._last_look(asleep_since) if hurried else ())
+
+    def _last_look(self, asleep_since: datetime) -> tuple[str, ...]:
+        """The queues that have work which another host must see to: nobody started one while this one was awake.
+
+        It looks as long as an index entry may follow its stream record, if there is time for that.
+        """
+        until = asleep_since + self._limits.linger
+        while True:
+            left = tuple(queue for queue in self._lanes if self._has_work(queue))
+            now = self._clock.now()
+            ends_at = self._limits.ends_at or until
+            if left or now >= until or now + _LONGEST_WAIT >= ends_at:
+                return left
+            self._parts.idle.wait(threading.Event(), _LONGEST_WAIT / timedelta(seconds=1))
+
+    def _has_work(self, queue: str) -> bool:
+        settings = self._parts.in_force.of(queue)
+        if settings is None or not self._is_served(settings):
+            return False
+        try:
+            return is_any_due(self._parts.store, settings, until=self._horizon, share=self._limits.shards)
+        except StoreFailed as failed:  # whoever comes next looks anyway
+            self._parts.on_error(failed, where=f"looking for work that is left in queue {queue}")
+            return True
 
     def _begins_cycle(self) -> bool:
         """Whether a cycle of claims begins, as the first one does; a run that ends begins no new one."""
@@ -180,7 +230,12 @@ class _Sweep:
         now = self._clock.now()
         has_more = next_look is not None and next_look <= now
         horizon = self._horizon
-        if has_more or self._is_at_work() or any(moment <= horizon for moment in self._upcoming.values()):
+        if (
+            has_more
+            or self._is_at_work()
+            or self._vigil.is_awake
+            or any(moment <= horizon for moment in self._upcoming.values())
+        ):
             self._idle_since = None
             return False
         self._idle_since = self._idle_since or now
@@ -217,18 +272,24 @@ class _Sweep:
     def _turn(self, queue: str, lane: Lane) -> datetime | None:
         """One queue's turn. What goes wrong in it is told, and the queue left alone for a while; the others go on."""
         try:
-            return self._serve(queue, lane)
+            wakes_at = self._serve(queue, lane)
         except Exception as error:  # noqa: BLE001 - the limiter fails, or no thread can be started, or it is a bug
             kind = "rate limit of" if isinstance(error, StoreFailed) else "looking for work in"
             self._parts.on_error(error, where=f"{kind} queue {queue}")
             return self._clock.now() + _LONGEST_WAIT
+        self._vigil.keep(queue, is_at_work=self._slots.taken(queue) > 0)
+        return wakes_at
 
     def _serve(self, queue: str, lane: Lane) -> datetime | None:
         """Start what is due, as far as slots are free. When to come back: None is when a slot gets free."""
         settings = self._parts.in_force.of(queue)
-        if settings is None or settings.paused or settings.host not in (self._parts.host, Host.ANY):
+        if settings is None or not self._is_served(settings):
             if settings is not None:
                 self._parts.renewals.look_after(queue, settings.shards_ever)
+            self._upcoming.pop(queue, None)
+            return self._clock.now() + _LONGEST_WAIT
+        if self._is_too_late_for(settings):
+            self._out_of_time.add(queue)
             self._upcoming.pop(queue, None)
             return self._clock.now() + _LONGEST_WAIT
         most = settings.dispatch.concurrency
@@ -240,11 +301,19 @@ class _Sweep:
                 return lane.wakes_at(self._clock.now())
         return self._clock.now()
 
+    def _is_served(self, settings: QueueSettings) -> bool:
+        return not settings.paused and settings.host in (self._parts.host, Host.ANY)
+
+    def _is_too_late_for(self, settings: QueueSettings) -> bool:
+        """Whether a handler that starts now may not be done when the host ends."""
+        ends_at = self._limits.ends_at if self._limits.only_what_fits else None
+        return ends_at is not None and self._clock.now() + settings.execution.handler_timeout > ends_at
+
     def _fill_slot(self, lane: Lane, settings: QueueSettings, *, free: int) -> bool:
         """Start the next candidate in the slot that was taken, or give the slot back."""
         started = False
         try:
-            candidate = lane.next(settings, until=self._horizon, poll=self._poll(settings), slots=free)
+            candidate = self._next(lane, settings, free)
             if candidate is not None:
                 self._parts.renewals.notice(candidate, settings.shards_ever)
                 self._start(candidate, settings)
@@ -253,6 +322,19 @@ class _Sweep:
             if not started:
                 self._slots.give_back(settings.queue)
         return started
+
+    def _next(self, lane: Lane, settings: QueueSettings, free: int) -> Candidate | None:
+        """The next candidate but for those whose function couldn't be reached: they are a later sweep's."""
+        while True:
+            candidate = lane.next(settings, until=self._horizon, poll=self._poll(settings), slots=free)
+            if candidate is None or self._function_of(candidate, settings) not in self._unreachable:
+                return candidate
+            self._tally.add(candidate.queue, "deferred")
+            lane.started_nothing(candidate)
+
+    def _function_of(self, candidate: Candidate, settings: QueueSettings) -> str | None:
+        target = self._parts.router.target(candidate.handler_ref, settings)
+        return None if target is None else target.function
 
     def _poll(self, settings: QueueSettings) -> timedelta:
         """How often to look. A sweep that will end by itself must not miss what comes in while it goes on."""
@@ -271,6 +353,7 @@ class _Sweep:
         thread = threading.Thread(
             target=self._work, args=(candidate, settings), name=f"rdq-run-{candidate.task_id}", daemon=True
         )
+        self._vigil.note_work(candidate.queue)
         self._count(under_way=1, started=1, wake=False)
         try:
             thread.start()
@@ -296,17 +379,19 @@ class _Sweep:
     def _run(self, claim: Claim, candidate: Candidate, settings: QueueSettings) -> None:
         self._tally.add(candidate.queue, "claimed")
         gone = functools.partial(self._handler_gone, candidate.queue)
+        unreached = functools.partial(self._unreachable.add, self._function_of(candidate, settings) or "")
         try:
-            resolution = self._parts.runner.run(claim, settings, self._stop, handler_gone=gone)
+            resolution = self._parts.runner.run(claim, settings, self._stop, handler_gone=gone, on_unreached=unreached)
             self._tally.add(candidate.queue, resolution)
         finally:
             self._last_event = self._clock.now()
+            self._vigil.note_work(candidate.queue)
             self._lanes[candidate.queue].ended(candidate)
 
     def _take(self, candidate: Candidate, settings: QueueSettings) -> Claim | None:
         """The claim to run; None when there is none, which has been counted."""
         lane, taken = self._lanes[candidate.queue], None
-        if self._is_out_of_time():
+        if self._is_out_of_time() or self._is_too_late_for(settings):
             lane.started_nothing(candidate)
             return None
         try:

@@ -20,13 +20,13 @@ class _WallClock:
         return datetime.now(UTC).timestamp()
 
 
-def trial_context(ref: str, queue: str, payload: bytes) -> TaskContext:
+def trial_context(ref: str, queue: str, payload: bytes, *, task_id: str = _ID) -> TaskContext:
     """A first attempt that nobody else knows of: never cancelled, its lease never lost, an hour to go."""
     clock = _WallClock()
     now = clock.now()
     ends_at = now + _AN_HOUR
     task = Task(
-        id=_ID,
+        id=task_id,
         queue=queue,
         handler_ref=ref,
         payload=payload,

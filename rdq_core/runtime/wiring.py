@@ -1,7 +1,7 @@
 """How the parts are put together: one place that knows which class stands behind which port."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,11 +15,13 @@ from rdq_core.engine.ports import (
     EventSink,
     HandlerSource,
     IdSource,
+    Invoker,
     Jitter,
     QueueStore,
     RateLimiter,
     Sleeper,
     TaskStore,
+    Wakefulness,
 )
 from rdq_core.engine.redrive import Redriver
 from rdq_core.engine.submit import Submitter
@@ -37,17 +39,21 @@ if TYPE_CHECKING:
 BODY_BUCKET: Final = "RDQ_BODY_BUCKET"
 """The environment variable that names the bucket for payloads and results too large for DynamoDB."""
 _CONNECT_SECONDS: Final = 2
-_READ_SECONDS: Final = 5
+_READ_SECONDS: Final = 5.0
 _CONNECTIONS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """A store with its configuration, and the outside world around them. `idle` waits for work, `busy` for handlers."""
+    """A store with its configuration, and the outside world around them. `idle` waits for work, `busy` for handlers.
+
+    `invoker` makes what calls the functions that queues name as their handlers; None where this host can't.
+    """
 
     store: TaskStore
     queues: QueueStore
     limiter: RateLimiter
+    wakefulness: Wakefulness
     audit: AuditLog
     clock: Clock
     ids: IdSource
@@ -56,6 +62,7 @@ class Parts:
     busy: Sleeper
     events: EventSink
     on_error: ErrorSink
+    invoker: Callable[[], Invoker] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.on_error, ErrorRelay):
@@ -104,14 +111,17 @@ class Parts:
         worker: str,
         host: Host = Host.WORKER,
         rdq: object | None = None,
+        awake: bool = False,
     ) -> "Sweeper":
         """What runs due work of the queues that it `serves`; `worker` is its name on attempt records.
 
         `rdq` is this host's `Rdq`, which the handlers' reconcilers get. InputInvalid when they need one and there is
-        none: left out in silence, they would repair nothing.
+        none: left out in silence, they would repair nothing. `awake`: it says so while it is at work, so that nobody
+        starts another one.
         """
         # Here, so that submitters don't pay for asyncio and the rest of running handlers.
         from rdq_core.engine.claims import Claimer
+        from rdq_core.engine.dispatch import Router
         from rdq_core.engine.in_force import InForce
         from rdq_core.engine.reconcile import Reconcilers
         from rdq_core.engine.renewals import Renewals
@@ -121,10 +131,11 @@ class Parts:
 
         if handlers.repairs and rdq is None:
             raise InputInvalid("rdq", "the registry has reconcilers, and this host gives them no Rdq to work with")
+        router = Router(handlers, None if self.invoker is None else self.invoker())
         resolver = Resolver(self.store, clock=self.clock, jitter=self.jitter, events=self.events, worker=worker)
         run_parts = RunParts(
             store=self.store,
-            handlers=handlers,
+            router=router,
             resolver=resolver,
             clock=self.clock,
             sleeper=self.busy,
@@ -134,7 +145,10 @@ class Parts:
             SweepParts(
                 store=self.store,
                 in_force=InForce(self.queues, handlers, self.on_error),
-                claimer=Claimer(self.store, clock=self.clock, ids=self.ids, events=self.events),
+                router=router,
+                claimer=Claimer(
+                    self.store, router, clock=self.clock, ids=self.ids, events=self.events, jitter=self.jitter
+                ),
                 runner=Runner(run_parts),
                 limiter=self.limiter,
                 reconcilers=Reconcilers(
@@ -149,21 +163,28 @@ class Parts:
                 idle=self.idle,
                 busy=self.busy,
                 on_error=self.on_error,
+                wakefulness=self.wakefulness if awake else None,
             )
         )
 
 
 def connect(
-    client: Any = None, tables: "Tables | None" = None, *, events: EventSink | None = None, clock: Clock | None = None
+    client: Any = None,
+    tables: "Tables | None" = None,
+    *,
+    events: EventSink | None = None,
+    clock: Clock | None = None,
+    sleeper: Sleeper | None = None,
 ) -> Parts:
     """The parts on DynamoDB. Without arguments, on the environment's: AWS's own variables and the four RDQ_*_TABLE
     ones, which have defaults on an engine of this machine.
 
-    `clock` is the machine's, kept right by DynamoDB's answers, unless another is given. Raises Unavailable when a
-    table's name or the region is missing.
+    `clock` is the machine's, kept right by DynamoDB's answers, unless another is given; `sleeper` waits between tries,
+    and for work. Raises Unavailable when a table's name or the region is missing.
     """
     from rdq_core.runtime.environment import tables_in
     from rdq_core.stores.dynamodb.audit import DynamoAudit
+    from rdq_core.stores.dynamodb.awake import DynamoWakefulness
     from rdq_core.stores.dynamodb.control import DynamoQueues
     from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
     from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
@@ -171,7 +192,7 @@ def connect(
     tables = tables or tables_in()
     client = client or dynamodb_client()
     clock = clock or _storage_clock(client, tables)
-    ids, jitter, sleeper = SystemIds(), SystemJitter(), SystemSleeper()
+    ids, jitter, sleeper = SystemIds(), SystemJitter(), sleeper or SystemSleeper()
     bucket = os.environ.get(BODY_BUCKET) or None
     queues = DynamoQueues(client, tables, clock=clock, jitter=jitter, sleeper=sleeper)
     return Parts(
@@ -188,6 +209,7 @@ def connect(
         ),
         queues=queues,
         limiter=DynamoRateLimiter(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
+        wakefulness=DynamoWakefulness(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
         audit=DynamoAudit(client, tables, jitter=jitter, sleeper=sleeper),
         clock=clock,
         ids=ids,
@@ -196,7 +218,19 @@ def connect(
         busy=sleeper,
         events=events or LogSink(),
         on_error=PROCESS_ERRORS,
+        invoker=_lambda_invoker,
     )
+
+
+def _lambda_invoker() -> Invoker:
+    from rdq_core.handlers.aws_lambda import LambdaInvoker
+
+    return LambdaInvoker(lambda_client, on_error=PROCESS_ERRORS)
+
+
+def lambda_client(read_timeout: float) -> Any:
+    """A Lambda client on the environment that sends each request once and waits so many seconds for its answer."""
+    return _client("lambda", os.environ, read_timeout=read_timeout, tries=1)
 
 
 def _storage_clock(client: Any, tables: "Tables") -> Clock:
@@ -215,7 +249,7 @@ def dynamodb_client(environ: Mapping[str, str] = os.environ) -> Any:
     return _client("dynamodb", environ)
 
 
-def _client(service: str, environ: Mapping[str, str]) -> Any:
+def _client(service: str, environ: Mapping[str, str], *, read_timeout: float = _READ_SECONDS, tries: int = 3) -> Any:
     import botocore.session
     from botocore.config import Config
     from botocore.exceptions import NoRegionError
@@ -224,9 +258,9 @@ def _client(service: str, environ: Mapping[str, str]) -> Any:
 
     config = Config(
         connect_timeout=_CONNECT_SECONDS,
-        read_timeout=_READ_SECONDS,
+        read_timeout=read_timeout,
         # A local engine that is down stays down, and what passes is sent again by the store itself.
-        retries={"mode": "standard", "total_max_attempts": 1 if is_local(environ) else 3},
+        retries={"mode": "standard", "total_max_attempts": 1 if is_local(environ) else tries},
         max_pool_connections=_CONNECTIONS,
         # rdq builds its requests itself, from checked input; validating them again costs a tenth of a request's time.
         parameter_validation=False,

@@ -15,7 +15,7 @@ from rdq_core.domain import lifecycle
 from rdq_core.domain.attempt import Attempt
 from rdq_core.domain.dead import DeadEntry, entry_of
 from rdq_core.domain.ids import shard_of
-from rdq_core.domain.lease import Claim, Grant
+from rdq_core.domain.lease import Claim, Grant, Unreached
 from rdq_core.domain.lifecycle import Edit, Result, Row, Verb
 from rdq_core.domain.references import Reference, forgotten, is_forgotten, references_of
 from rdq_core.domain.task import Failure, Status, Task
@@ -168,7 +168,27 @@ class MemoryStore:
             return False
         return True
 
+    def release_lapsed(
+        self, lapsed: Claim, failure: Failure, grant: Grant, *, due_at: datetime, unreached: Unreached
+    ) -> bool:
+        """See `TaskStore.release_lapsed`."""
+        try:
+            self._change(
+                lapsed.task.id,
+                Verb.RELEASE,
+                lambda row: lifecycle.released_lapsed(
+                    row, lapsed.token, failure, now=grant.now, due_at=due_at, unreached=unreached
+                ),
+            )
+        except LeaseLost:
+            return False
+        return True
+
     # -- by the holder ------------------------------------------------------------------------------------------
+
+    def adopt(self, task_id: str, token: str, grant: Grant) -> Claim:
+        """See `TaskStore.adopt`."""
+        return _claim_of(self._change(task_id, Verb.ADOPT, lambda row: lifecycle.adopted(row, token, grant)))
 
     def heartbeat(self, claim: Claim, lease_expires_at: datetime) -> None:
         """See `TaskStore.heartbeat`."""
@@ -210,10 +230,12 @@ class MemoryStore:
             fingerprint=fingerprint,
         )
 
-    def release(self, claim: Claim, failure: Failure, *, due_at: datetime) -> None:
+    def release(self, claim: Claim, failure: Failure, *, due_at: datetime, unreached: Unreached | None = None) -> None:
         """See `TaskStore.release`."""
         self._change(
-            claim.task.id, Verb.RELEASE, lambda row: lifecycle.released(row, claim.token, failure, due_at=due_at)
+            claim.task.id,
+            Verb.RELEASE,
+            lambda row: lifecycle.released(row, claim.token, failure, due_at=due_at, unreached=unreached),
         )
 
     # -- by anybody ---------------------------------------------------------------------------------------------
@@ -308,12 +330,12 @@ class MemoryStore:
                 return None
             return _claim_of(self._put(replace(kept, row=row)).row)
 
-    def _change(self, task_id: str, verb: Verb, step: Callable[[Row], Row], *, fingerprint: str = "") -> None:
+    def _change(self, task_id: str, verb: Verb, step: Callable[[Row], Row], *, fingerprint: str = "") -> Row:
         with self._lock:
             kept = self._kept.get(task_id)
             if kept is None:
                 raise lifecycle.lost(task_id, verb)
-            self._put(replace(kept, row=step(kept.row), fingerprint=fingerprint))
+            return self._put(replace(kept, row=step(kept.row), fingerprint=fingerprint)).row
 
     def _put(self, kept: _Kept) -> _Kept:
         before = self._kept.get(kept.row.task.id)
@@ -385,4 +407,6 @@ def _claim_of(row: Row) -> Claim:
         lease_expires_at=task.lease_expires_at or EPOCH,
         history_length=len(task.attempts),
         life=row.life,
+        handed_over=row.handed_over,
+        unreached=row.unreached,
     )

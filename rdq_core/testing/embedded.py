@@ -1,32 +1,46 @@
-"""A whole rdq inside a test: DynamoDB played by moto, time that the test moves, and no waiting.
+"""A whole rdq inside a test: time that the test moves, failures that it asks for, and no waiting.
 
     with embedded({"payments.charge": {"retry": {"max_attempts": 3}}}) as local:
         receipt = local.rdq.submit("payments.charge", "charge-payment", {"amount": 5})
         local.drain(registry, horizon="7d")
+        local.history(receipt).succeeded()
 
-Needs `pip install rdq-core[testing]`.
+`embedded` plays DynamoDB with moto (`pip install rdq-core[testing]`); `in_memory` needs nothing but rdq, and is faster.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
-from typing import Any, Final
-
-import boto3
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from rdq_core.client.rdq import Rdq
+from rdq_core.config.document import Document, document_of, parse_document
 from rdq_core.domain.units import parse_duration
+from rdq_core.engine.lane import NoLimit
 from rdq_core.engine.ports import EventSink
 from rdq_core.engine.report import SweepReport
-from rdq_core.engine.sweep import SweepLimits
+from rdq_core.engine.submit import Receipt
 from rdq_core.handlers.registry import Registry
 from rdq_core.runtime.log import Quiet, log_error
 from rdq_core.runtime.relay import ErrorRelay
+from rdq_core.runtime.system import SystemIds
 from rdq_core.runtime.wiring import Parts, connect
-from rdq_core.stores.dynamodb.schema import Tables, create_tables
+from rdq_core.stores.memory import MemoryStore
+from rdq_core.stores.memory_audit import MemoryAudit
+from rdq_core.stores.memory_queues import MemoryQueues
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
-from rdq_core.testing.moto import atomic_moto
+from rdq_core.testing.draining import Drain
+from rdq_core.testing.history import History
+from rdq_core.testing.rigged import Failures, Rigged
+
+if TYPE_CHECKING:
+    from rdq_core.stores.dynamodb.schema import Tables
+    from rdq_core.testing.faults import FaultScript
+
+Queues = Mapping[str, Mapping[str, Any]] | str | Path
+"""Each queue as under `queues` of a configuration file, or the path of such a file."""
 
 _numbers = count(1)
 _REGION: Final = "eu-central-1"
@@ -34,55 +48,165 @@ _NOBODY: Final = "testing"
 
 
 class Embedded:
-    """An rdq on tables of its own, with `rdq` for programs, `clock` to move, and `parts` for whoever wants more."""
+    """An rdq of its own, with `rdq` for programs, `clock` to move, and `parts` for whoever wants more.
 
-    def __init__(self, client: Any, queues: Mapping[str, Mapping[str, Any]], *, events: EventSink) -> None:
-        self.client = client
-        self.clock = FrozenClock()
-        self.tables = _fresh_tables()
-        create_tables(client, self.tables)
-        parts = connect(client, self.tables, clock=self.clock, events=events)
+    `registry` are the handlers that `drain` runs when it is given no others.
+    """
+
+    def __init__(
+        self, parts: Parts, clock: FrozenClock, *, registry: Registry | None = None, tables: "_OnTables | None" = None
+    ) -> None:
+        self.clock = clock
         self.parts: Parts = replace(
             parts,
             jitter=NoJitter(),
-            idle=SkipsSleep(self.clock),
-            busy=FollowsClock(self.clock),
+            idle=SkipsSleep(clock),
+            busy=FollowsClock(clock),
             on_error=ErrorRelay(log_error),
         )
+        self.registry = registry
         self.rdq = Rdq(parts=self.parts)
-        for queue, declared in queues.items():
-            self.configure(queue, declared)
+        self._failures = Failures()
+        self._tables = tables
+
+    # -- configuration ----------------------------------------------------------------------------------------------
 
     def configure(self, queue: str, declared: Mapping[str, Any]) -> None:
         """Declare a queue, or declare it anew, as a configuration file does."""
-        stored = self.parts.queues.stored(queue)
-        self.parts.queues.put_declared(queue, declared, {}, expected_revision=0 if stored is None else stored.revision)
+        self.apply({queue: declared})
 
-    def drain(self, registry: Registry, *, horizon: str = "0s") -> SweepReport:
-        """Run all work of the registry's queues that is due, and what becomes due within `horizon`, moving the clock.
+    def apply(self, queues: Queues) -> None:
+        """Declare these queues, or declare them anew. Raises ConfigInvalid as `rdq queue apply` would."""
+        document = _document(queues)
+        for queue, declared in document.queues.items():
+            stored = self.parts.queues.stored(queue)
+            revision = 0 if stored is None else stored.revision
+            self.parts.queues.put_declared(queue, declared, document.defaults, expected_revision=revision)
 
-        The default runs what is due at this moment. Retries are work too: a long horizon plays out whole lives.
+    # -- time and work ----------------------------------------------------------------------------------------------
+
+    def drain(self, registry: Registry | None = None, *, horizon: str = "0s") -> SweepReport:
+        """Run all work of the registry's queues that is due, and what becomes due within `horizon` from now.
+
+        The clock jumps from one due time to the next. The default runs what is due at this moment. Retries are work
+        too: a long horizon plays out whole lives.
         """
-        sweeper = self.parts.sweeper(registry, serves=registry.queues, worker="test:1", rdq=self.rdq)
-        linger = parse_duration("2s") if parse_duration(horizon) else parse_duration("0s")
-        return sweeper.sweep(SweepLimits(horizon=parse_duration(horizon), linger=linger))
+        handlers = registry or self.registry
+        if handlers is None:
+            raise RuntimeError(
+                "there are no handlers to run: give drain a registry, or override the fixture rdq_registry"
+            )
+        rigged = Rigged(handlers, self._failures)
+        sweeper = self.parts.sweeper(rigged, serves=handlers.queues, worker="test:1", rdq=self.rdq)
+        drain = Drain(sweeper, self.parts.store, self.parts.queues, self.clock, handlers.queues)
+        return drain.run(self.clock.now() + parse_duration(horizon))
 
     def advance(self, span: str) -> None:
         """Let time pass, as in `advance("2h")`. Nothing runs by itself: call `drain`."""
         self.clock.advance(span)
 
+    # -- failures -----------------------------------------------------------------------------------------------------
 
-def _fresh_tables() -> Tables:
-    """Names of its own for each: a mock within a mock, as in a test suite that has one for all its tests, shares
-    tables.
-    """
-    number = next(_numbers)
-    return Tables(*(f"rdq-{table}-{number}" for table in ("tasks", "dlq", "control", "audit")))
+    def fail_next(self, handler_ref: str, error: BaseException, *, times: int = 1) -> None:
+        """Let the next `times` attempts of a handler end in `error`, without running it.
+
+        What is asked for first is met first. The error goes through the handler's and the queue's own rules, so
+        `Abort`, `RetryAfter` and registered classes mean what they mean.
+        """
+        self._failures.add(handler_ref, error, times)
+
+    def faults(self) -> "FaultScript":
+        """A script of storage faults, for a `with` statement: lost requests and answers, refusals, interleavings.
+
+        RuntimeError in memory, where no request is sent.
+        """
+        from rdq_core.testing.faults import FaultScript
+
+        return FaultScript(self.client)
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def history(self, task: Receipt | str) -> History:
+        """What has become of a task, by its receipt or id, to be compared step by step. Raises TaskNotFound."""
+        return History(self.rdq.get(task if isinstance(task, str) else task.id))
+
+    @property
+    def client(self) -> Any:
+        """The low-level client of the tables. RuntimeError in memory."""
+        return self._on_tables.client
+
+    @property
+    def tables(self) -> "Tables":
+        """The tables' names. RuntimeError in memory."""
+        return self._on_tables.tables
+
+    @property
+    def _on_tables(self) -> "_OnTables":
+        if self._tables is None:
+            raise RuntimeError("this rdq is in memory, without tables and requests: use moto (fixture rdq_store)")
+        return self._tables
+
+
+class _OnTables:
+    def __init__(self, client: Any) -> None:
+        """Make tables of names of its own: a mock within a mock, as a suite with one mock for all its tests has it,
+        shares tables.
+        """
+        from rdq_core.stores.dynamodb.schema import Tables, create_tables
+
+        number = next(_numbers)
+        self.client = client
+        self.tables = Tables(*(f"rdq-{table}-{number}" for table in ("tasks", "dlq", "control", "audit")))
+        create_tables(client, self.tables)
+
+
+def in_memory(queues: Queues, *, registry: Registry | None = None, events: EventSink | None = None) -> Embedded:
+    """An empty rdq in this process's memory: the reference of all stores, without rate limits and `Rdq.prepare`."""
+    clock, ids = FrozenClock(), SystemIds()
+    parts = Parts(
+        store=MemoryStore(clock=clock, ids=ids),
+        queues=MemoryQueues(clock=clock),
+        limiter=NoLimit(),
+        audit=MemoryAudit(),
+        clock=clock,
+        ids=ids,
+        jitter=NoJitter(),
+        idle=SkipsSleep(clock),
+        busy=FollowsClock(clock),
+        events=events or Quiet(),
+        on_error=log_error,
+    )
+    local = Embedded(parts, clock, registry=registry)
+    local.apply(queues)
+    return local
+
+
+def on_tables(
+    client: Any, queues: Queues, *, registry: Registry | None = None, events: EventSink | None = None
+) -> Embedded:
+    """An empty rdq on tables that are made for it, through a client of DynamoDB or of an engine for tests."""
+    tables, clock = _OnTables(client), FrozenClock()
+    parts = connect(client, tables.tables, clock=clock, events=events or Quiet(), sleeper=SkipsSleep(clock))
+    local = Embedded(parts, clock, registry=registry, tables=tables)
+    local.apply(queues)
+    return local
 
 
 @contextmanager
-def embedded(queues: Mapping[str, Mapping[str, Any]], *, events: EventSink | None = None) -> Iterator[Embedded]:
-    """An empty rdq with these queues, each given as under `queues` of a configuration file. It is gone afterwards."""
+def embedded(
+    queues: Queues, *, registry: Registry | None = None, events: EventSink | None = None
+) -> Iterator[Embedded]:
+    """An empty rdq on moto's DynamoDB, with these queues. It is gone afterwards."""
+    import boto3
+
+    from rdq_core.testing.moto import atomic_moto
+
     with atomic_moto():
         client = boto3.client("dynamodb", region_name=_REGION, aws_access_key_id=_NOBODY, aws_secret_access_key=_NOBODY)
-        yield Embedded(client, queues, events=events or Quiet())
+        yield on_tables(client, queues, registry=registry, events=events)
+
+
+def _document(queues: Queues) -> Document:
+    if isinstance(queues, str | Path):
+        return parse_document(Path(queues).read_bytes())
+    return document_of({"config_version": 1, "queues": {queue: dict(declared) for queue, declared in queues.items()}})

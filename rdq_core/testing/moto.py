@@ -40,7 +40,7 @@ def make_moto_atomic() -> None:
 
     call_action.rdq_atomic = True  # type: ignore[attr-defined]
     DynamoHandler.call_action = call_action  # type: ignore[method-assign]
-    DynamoHandler.batch_execute_statement = _refuse_statements  # type: ignore[method-assign]
+    DynamoHandler.batch_execute_statement = _refuse_statements  # type: ignore[assignment,method-assign]
 
 
 def _refuse_statements(_handler: DynamoHandler) -> Any:

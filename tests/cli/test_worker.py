@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from rdq_core.cli.worker import load_registry
 from rdq_core.errors import InputInvalid
+from rdq_core.runtime.loading import load_registry
 from rdq_core.testing.moto import AtomicMotoServer
 from tests.cli.conftest import Shell
 from tests.support.engines import REGION, Engine

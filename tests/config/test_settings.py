@@ -186,6 +186,12 @@ def test_the_merged_layers_are_plain_data_of_the_same_settings() -> None:
     assert (settings.owner, settings.revision, settings.paused) == ("a", 7, True)
 
 
+def test_what_somebody_does_to_merged_settings_stays_his_own() -> None:
+    before = copy.deepcopy(merged("billing", {}, {}))
+    merged("billing", {}, {})["dispatch"] |= {"rate_limit": "5/s"}
+    assert merged("billing", {}, {}) == before
+
+
 @pytest.mark.parametrize("garbage", [None, True, -1, "garbage", 1.5, [], [1], {}, {"a": 1}, float("nan")])
 @pytest.mark.parametrize("path", [
     "queue", "owner", "retry", "retry.max_attempts", "retry.backoff", "retry.initial_backoff", "retry.jitter",

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, assert_never
 
 from rdq_core.domain.attempt import Attempt, Code
 from rdq_core.domain.dead import DeadEntry
-from rdq_core.domain.lease import Claim
+from rdq_core.domain.lease import Claim, once_more
 from rdq_core.domain.lifecycle import NO_EDIT, Edit, Result
 from rdq_core.domain.task import Status, Task
 from rdq_core.engine.ports import Candidate, Page, TaskStore
@@ -138,6 +138,23 @@ class Bench:
 
     def release(self, claim: Claim, *, after: timedelta = timedelta(0)) -> None:
         self.store.release(claim, a_failure(code=Code.WORKER_SHUTDOWN), due_at=self.now + after)
+
+    def handed_over(self, **fields: Any) -> Claim:
+        """A claim that somebody else is to adopt."""
+        task = self.submit(**fields)
+        claim = self.store.claim(self.candidate(task.id), a_grant(self.now, hands_over=True))
+        assert claim is not None
+        return claim
+
+    def adopt(self, claim: Claim) -> Claim:
+        return self.store.adopt(claim.task.id, claim.token, a_grant(self.now))
+
+    def release_lapsed(self, lapsed: Claim, *, after: timedelta = timedelta(0)) -> bool:
+        unreached = once_more(lapsed.unreached, self.now, handed_over=True)
+        failure = a_failure(code=Code.UNAVAILABLE)
+        return self.store.release_lapsed(
+            lapsed, failure, a_grant(self.now), due_at=self.now + after, unreached=unreached
+        )
 
     def cancel(self, task_id: str) -> Task:
         return self.store.cancel(task_id, now=self.now, op_id=an_op(), expires_at=self.now + RETENTION)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
-from rdq_core.domain.lease import Claim
+from rdq_core.domain.attempt import Code
+from rdq_core.domain.lease import Claim, once_more
 from rdq_core.domain.lifecycle import NO_EDIT, Edit
 from rdq_core.domain.references import Reference, ReferenceKind
 from rdq_core.domain.task import Failure, Status, Task
@@ -145,6 +146,26 @@ def release(bench: Bench) -> Ready:
     )
 
 
+def adopt(bench: Bench) -> Ready:
+    handed, grant = bench.handed_over(payload=BIG), a_grant(bench.now, lease=2 * LEASE)
+    return Ready(
+        handed.task.id,
+        lambda store: store.adopt(handed.task.id, handed.token, grant),
+        lambda task: task is not None and task.lease_expires_at == grant.lease_expires_at,
+    )
+
+
+def release_lapsed(bench: Bench) -> Ready:
+    lapsed = bench.lapse(bench.handed_over(payload=BIG))
+    now, grant, unreached = bench.now, a_grant(bench.now), once_more(None, bench.now, handed_over=True)
+    return Ready(
+        lapsed.task.id,
+        lambda store: store.release_lapsed(lapsed, Failure(Code.UNAVAILABLE), grant, due_at=now, unreached=unreached),
+        lambda task: task is not None and task.failure is not None and task.failure.code == Code.UNAVAILABLE,
+        came_late=lambda answer: not answer,
+    )
+
+
 def dead_letter(bench: Bench) -> Ready:
     return _dead_letter(bench, None)
 
@@ -233,6 +254,8 @@ ALL: Final[tuple[Prepare, ...]] = (
     complete_kept_long,
     reschedule_far_ahead,
     release,
+    adopt,
+    release_lapsed,
     dead_letter,
     dead_letter_kept_for_a_while,
     reclaim,

@@ -25,12 +25,14 @@ HOLDERS: Final[dict[str, Callable[[Bench, Claim], object]]] = {
     "dead-letter for a while": lambda bench, claim: bench.dead_letter(claim, keep=timedelta(hours=1)),
     "dead-letter unrun": lambda bench, claim: bench.dead_letter_unrun(claim),
     "release": lambda bench, claim: bench.release(claim),
+    "adopt": lambda bench, claim: bench.adopt(claim),
 }
 """The verbs of a claim's holder."""
 
 TAKERS: Final[dict[str, Callable[[Bench, Claim], object]]] = {
     "reclaim": lambda bench, claim: bench.store.reclaim(claim, a_lapse(claim), a_grant(bench.now)),
     "dead-letter a lapsed one": lambda bench, claim: bench.dead_letter_lapsed(claim),
+    "release a lapsed one": lambda bench, claim: bench.release_lapsed(claim),
 }
 """The verbs of whoever has seen a claim lapse. They name its token, and lose without an error."""
 

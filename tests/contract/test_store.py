@@ -4,6 +4,7 @@ from tests.contract.claiming import CandidateContract, ClaimContract, LeaseContr
 from tests.contract.dead_letters import CountContract, EditContract, PageContract, PurgeContract, RedriveContract
 from tests.contract.fencing import CancelContract, FenceContract
 from tests.contract.forgetting import ForgetContract
+from tests.contract.handing_over import HandOverContract
 from tests.contract.keys import KeyContract
 from tests.contract.many import ManyContract
 from tests.contract.settling import OutcomeContract, RetentionContract
@@ -71,6 +72,10 @@ class TestCount(CountContract):
 
 
 class TestPage(PageContract):
+    pass
+
+
+class TestHandOver(HandOverContract):
     pass
 
 

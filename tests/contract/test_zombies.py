@@ -62,11 +62,17 @@ class Between:
         self.left = self.others.seen(self.ready.task_id)
 
 
-WINNERS = [
-    deed
-    for deed in deeds.ALL
-    if deed not in (deeds.claim, deeds.reclaim, deeds.release, deeds.purge, deeds.submit, deeds.submit_many)
-]
+NOT_KNOWN_AGAIN = (
+    deeds.claim,
+    deeds.reclaim,
+    deeds.adopt,
+    deeds.release,
+    deeds.release_lapsed,
+    deeds.purge,
+    deeds.submit,
+    deeds.submit_many,
+)
+WINNERS = [deed for deed in deeds.ALL if deed not in NOT_KNOWN_AGAIN]
 """Who is known again whatever others do afterwards. A claim that was lost meanwhile is of no use to know of."""
 
 

@@ -43,6 +43,7 @@ VERBS: dict[Verb, Callable[[Row], Row]] = {
     Verb.RECLAIM: lambda row: lifecycle.reclaimed(
         row, "t1", an_attempt(), Grant(token="t2", now=LATER, lease_expires_at=LATER)
     ),
+    Verb.ADOPT: lambda row: lifecycle.adopted(row, "t1", Grant(token="t2", now=LATER, lease_expires_at=LATER)),
     Verb.HEARTBEAT: lambda row: lifecycle.heartbeat(row, "t1", LATER),
     Verb.COMPLETE: lambda row: lifecycle.completed(row, "t1", an_attempt(), NO_RESULT, now=NOW, expires_at=None),
     Verb.RESCHEDULE: lambda row: lifecycle.rescheduled(row, "t1", an_attempt(), FAILURE, due_at=LATER),
@@ -64,7 +65,9 @@ def test_no_arrow_exists_but_those_of_the_machine(status: Status, verb: Verb) ->
             VERBS[verb](row)
 
 
-@pytest.mark.parametrize("verb", [Verb.HEARTBEAT, Verb.COMPLETE, Verb.RESCHEDULE, Verb.DEAD_LETTER, Verb.RELEASE])
+@pytest.mark.parametrize(
+    "verb", [Verb.ADOPT, Verb.HEARTBEAT, Verb.COMPLETE, Verb.RESCHEDULE, Verb.DEAD_LETTER, Verb.RELEASE]
+)
 def test_a_superseded_token_changes_nothing(verb: Verb) -> None:
     reclaimed = VERBS[Verb.RECLAIM](a_row(Status.IN_FLIGHT))
     with pytest.raises(LeaseLost):

@@ -23,6 +23,8 @@ BUDGETS: dict[verbs.Prepare, int] = {
     verbs.complete: 2,
     verbs.heartbeat: 3,
     verbs.release: 3,
+    verbs.adopt: 3,
+    verbs.release_lapsed: 3,
     verbs.reschedule: 4,
     verbs.reclaim: 4,
     verbs.dead_letter: 7,

@@ -9,6 +9,7 @@ from botocore.exceptions import ReadTimeoutError
 
 from rdq_core.domain.lease import Claim
 from rdq_core.domain.lifecycle import NO_EDIT, Edit, Result
+from rdq_core.domain.references import Reference, ReferenceKind
 from rdq_core.domain.task import Status
 from rdq_core.errors import LeaseLost, StoreFailed, TaskConflict, TaskNotFound
 from rdq_core.stores.dynamodb.transact import MAX_TRIES
@@ -16,6 +17,7 @@ from rdq_core.testing.faults import FaultScript
 from tests.dynamodb.verbs import HOUR, noise, seen_dead
 from tests.dynamodb.world import FAILURE, SHARDS, TABLES, TASK_ID, World, a_failed_attempt, a_task
 
+ORDER = Reference(ReferenceKind.TARGET, "order:88213")
 Settle = Callable[[World, Claim], None]
 
 
@@ -351,6 +353,22 @@ def test_a_cancel_gives_up_on_a_task_that_is_edited_each_time_it_looks(world: Wo
             faults.interleave(is_edited, "UpdateItem", at=at, where=lambda request: ":in_flight" in str(request.params))
         with pytest.raises(TaskConflict, match="again"):
             world.store.cancel(TASK_ID, now=world.now, op_id="op", expires_at=world.now + HOUR)
+
+
+def test_a_repeated_cancel_leaves_the_task_alone_that_has_come_under_the_same_id(world: World) -> None:
+    world.submit(target=ORDER.value)
+
+    def is_forgotten_and_submitted_again() -> None:
+        world.store.forget(ORDER, now=world.now)
+        world.clock.advance("1m")
+        world.submit(target=ORDER.value)
+
+    with FaultScript(world.client) as faults:
+        faults.lose_answer("UpdateItem")
+        faults.interleave(is_forgotten_and_submitted_again, "UpdateItem", at=2)
+        with pytest.raises(TaskNotFound):
+            world.store.cancel(TASK_ID, now=world.now, op_id="op", expires_at=world.now + HOUR)
+    assert world.got().status is Status.PENDING
 
 
 def _remove_all(world: World) -> None:

@@ -8,7 +8,7 @@ import pytest
 from rdq_core.domain.ids import encode_id
 from rdq_core.domain.lifecycle import NO_EDIT, Result
 from rdq_core.domain.references import GRACE, TOMBSTONE_LIFE, Reference, ReferenceKind
-from rdq_core.domain.task import Failure
+from rdq_core.domain.task import Failure, Status
 from rdq_core.errors import StoreFailed, TaskConflict
 from rdq_core.stores.dynamodb.references import tombstone_key
 from rdq_core.testing.faults import FaultScript
@@ -212,6 +212,20 @@ def test_a_row_whose_submitter_died_before_it_read_the_tombstone_goes_at_its_fir
     submits_unfinished(anywhere)
     assert anywhere.store.claim(anywhere.candidate(), anywhere.grant()) is None
     assert (anywhere.kinds(), references(anywhere)) == ([], [])
+
+
+@pytest.mark.parametrize("key", [None, "customer-5"])
+def test_that_the_tombstone_cannot_be_read_does_not_say_that_nothing_was_written(world: World, key: str | None) -> None:
+    with FaultScript(world.client) as faults:
+        faults.lose_request("GetItem", times=None, where=lambda request: "tombstone" in str(request.params))
+        with pytest.raises(StoreFailed) as submit:
+            world.submit(**OF_BOTH, concurrency_key=key)
+        (candidate,) = world.due()
+        claims = world.store.claim if key is None else world.store.claim_keyed
+        with pytest.raises(StoreFailed) as claim:
+            claims(candidate, world.grant())
+    assert (submit.value.may_have_happened, claim.value.may_have_happened) == (True, True)
+    assert world.got().status is Status.IN_FLIGHT
 
 
 def test_such_a_row_with_a_concurrency_key_gives_its_key_free(world: World) -> None:

@@ -11,10 +11,9 @@ from rdq_core.domain.task import Status
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.handlers.registry import Registry
 from rdq_core.runtime import wiring
-from rdq_core.runtime.log import Quiet
 from rdq_core.stores.dynamodb.schema import queue_shard
 from rdq_core.testing.clock import FrozenClock, SkipsSleep
-from rdq_core.testing.embedded import Embedded
+from rdq_core.testing.embedded import Embedded, on_tables
 from rdq_core.testing.faults import FaultScript, Rejects, Request
 from tests.support.engines import Engine
 
@@ -25,7 +24,7 @@ QUEUE = "billing"
 def local(moto: Engine, monkeypatch: pytest.MonkeyPatch) -> Embedded:
     # The store's pauses before it tries again are no part of this.
     monkeypatch.setattr(wiring, "SystemSleeper", lambda: SkipsSleep(FrozenClock()))
-    return Embedded(moto.dynamodb, {QUEUE: {"index_shards": 4}}, events=Quiet())
+    return on_tables(moto.dynamodb, {QUEUE: {"index_shards": 4}})
 
 
 class Ran:

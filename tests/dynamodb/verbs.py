@@ -1,10 +1,12 @@
 """Every verb of the store, prepared: each function gives the call that remains to be made."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
 from rdq_core.domain.dead import DeadEntry
+from rdq_core.domain.lease import Claim, once_more
 from rdq_core.domain.lifecycle import NO_EDIT, Edit, Result
 from rdq_core.domain.task import Failure
 from tests.dynamodb.world import FAILURE, SHARDS, TASK_ID, World, a_failed_attempt
@@ -58,6 +60,26 @@ def heartbeat(world: World) -> Act:
 def release(world: World) -> Act:
     claim = world.claimed()
     return lambda: world.store.release(claim, Failure("worker_shutdown"), due_at=world.now)
+
+
+def adopt(world: World) -> Act:
+    handed, grant = handed_over(world), world.grant()
+    return lambda: world.store.adopt(TASK_ID, handed.token, grant)
+
+
+def release_lapsed(world: World) -> Act:
+    handed_over(world)
+    lapsed, grant = world.lapse(), world.grant()
+    unreached = once_more(None, world.now, handed_over=True)
+    failure = Failure("task_unavailable")
+    return lambda: world.store.release_lapsed(lapsed, failure, grant, due_at=world.now, unreached=unreached)
+
+
+def handed_over(world: World) -> Claim:
+    world.submit(payload=b"x" * 300)
+    claim = world.store.claim(world.candidate(), replace(world.grant(), hands_over=True))
+    assert claim is not None
+    return claim
 
 
 def reschedule(world: World) -> Act:
@@ -143,6 +165,8 @@ EVERY: tuple[Prepare, ...] = (
     complete,
     complete_outside,
     release,
+    adopt,
+    release_lapsed,
     reschedule,
     reclaim,
     dead_letter,

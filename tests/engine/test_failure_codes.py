@@ -10,7 +10,6 @@ import pytest
 from rdq_core import Abort, TaskContext
 from rdq_core.client.rdq import Rdq
 from rdq_core.domain.attempt import TYPE_OF_CODE, Code
-from rdq_core.engine.claims import Claimer
 from rdq_core.engine.stopping import Stop
 from rdq_core.errors import CorruptItem, LeaseLost, RdqError, StoreFailed
 from rdq_core.handlers.registry import Registry
@@ -45,7 +44,7 @@ def lease_expired(world: World) -> str:
     world.configure(index_shards=1, retry={"max_attempts": 1})
     task_id = world.submit()
     (candidate,) = world.store.candidates(QUEUE, 0, until=world.clock.now(), limit=1).items
-    gone = Claimer(world.store, clock=world.clock, ids=world.ids, events=world.told)
+    gone = world.claimer()
     gone.take(candidate, world.queues.settings(QUEUE))
     world.clock.advance("2m")
     return task_id

@@ -68,7 +68,7 @@ def test_a_limit_that_comes_later_finds_no_tokens_from_before() -> None:
     for number in range(8):
         world.submit(f"order {number}")
     page = world.store.candidates(QUEUE, 0, until=world.clock.now(), limit=100)
-    world.sweep()
+    assert world.sweep().completed == 8
     stale, candidates = [page], world.store.candidates
     world.store.candidates = (  # type: ignore[method-assign]
         lambda *arguments, **options: stale.pop() if stale else candidates(*arguments, **options)
@@ -81,6 +81,7 @@ def test_a_limit_that_comes_later_finds_no_tokens_from_before() -> None:
 
     sleeps_until(world, timedelta(seconds=2), limited)
     report = world.sweep(SweepLimits(horizon=None, deadline=world.clock.now() + timedelta(seconds=5)))
+    assert world.told.errors == []
     assert (report.contended, report.completed, bucket.requests > 0) == (8, 1, True)
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from rdq_core import Outcome, Status
 from rdq_core.domain.lease import Grant
-from rdq_core.engine.claims import Claimer
 from rdq_core.engine.events import EventName
 from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import SweepLimits
@@ -45,7 +44,7 @@ def test_a_handler_that_kills_its_worker_each_time_ends_in_the_dlq() -> None:
     world.handler(lambda _order: None)
     task_id = world.submit()
     claimed_by_nobody_alive(world, task_id)
-    claimer = Claimer(world.store, clock=world.clock, ids=world.ids, events=world.told)
+    claimer = world.claimer()
     for _ in range(2):
         world.clock.advance("61s")
         candidate = world.store.candidates(QUEUE, 0, until=world.clock.now(), limit=1).items[0]

@@ -8,20 +8,26 @@ from itertools import count
 from typing import Any
 
 from rdq_core.client.rdq import Rdq
+from rdq_core.config.settings import Host
 from rdq_core.domain.attempt import Attempt
 from rdq_core.domain.task import Task
+from rdq_core.engine.claims import Claimer
+from rdq_core.engine.dispatch import Router
 from rdq_core.engine.events import Event, EventName
 from rdq_core.engine.lane import NoLimit
 from rdq_core.engine.ports import RateLimiter
 from rdq_core.engine.report import QueueReport
 from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import Sweeper, SweepLimits
+from rdq_core.handlers.aws_lambda import LambdaInvoker
 from rdq_core.handlers.registry import Registry
 from rdq_core.runtime.wiring import Parts
 from rdq_core.stores.memory import MemoryStore
 from rdq_core.stores.memory_audit import MemoryAudit
+from rdq_core.stores.memory_awake import MemoryWakefulness
 from rdq_core.stores.memory_queues import MemoryQueues
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
+from tests.support.functions import ScriptedLambda
 
 QUEUE = "billing"
 NOW_ONLY = SweepLimits(horizon=timedelta(0), linger=timedelta(0))
@@ -77,10 +83,14 @@ class World:
         self.audit = MemoryAudit()
         self.registry = Registry(queues=[QUEUE])
         self.limiter: RateLimiter = NoLimit()
+        self.wakefulness = MemoryWakefulness()
+        self.functions = ScriptedLambda()
+        self.host = Host.WORKER
         self.parts = Parts(
             store=self.store,
             queues=self.queues,
             limiter=self.limiter,
+            wakefulness=self.wakefulness,
             audit=self.audit,
             clock=self.clock,
             ids=self.ids,
@@ -89,6 +99,7 @@ class World:
             busy=FollowsClock(self.clock),
             events=self.told,
             on_error=self.told.on_error,
+            invoker=lambda: LambdaInvoker(lambda _seconds: self.functions, on_error=self.told.on_error),
         )
         self.rdq = Rdq(parts=self.parts)
         self._sweeper: Sweeper | None = None
@@ -98,9 +109,14 @@ class World:
         """One sweeper for the whole test, so that its slots are remembered."""
         if self._sweeper is None:
             self._sweeper = self.parts.sweeper(
-                self.registry, serves=tuple(self.queues.all()), worker="host:1", rdq=self.rdq
+                self.registry, serves=tuple(self.queues.all()), worker="host:1", rdq=self.rdq, host=self.host
             )
         return self._sweeper
+
+    def claimer(self) -> Claimer:
+        """What another host takes tasks with."""
+        router = Router(self.registry, None)
+        return Claimer(self.store, router, clock=self.clock, ids=self.ids, events=self.told, jitter=NoJitter())
 
     def configure(self, queue: str = QUEUE, **declared: Any) -> None:
         """Declare a queue, or declare it anew."""

@@ -1,23 +1,30 @@
-"""Who takes part: submitters, workers, operators and cancellers.
+"""Who takes part: submitters, workers, operators, cancellers, those who forget, and those who clean up.
 
 Each is a function of the world and its own process.
 """
 
 import contextlib
+import random
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from rdq_core.domain.attempt import Attempt, AttemptError, Outcome
+from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.ids import encode_id
 from rdq_core.domain.lifecycle import NO_EDIT, Edit
+from rdq_core.engine.audit import Principal
+from rdq_core.engine.redrive import Redriver
 from rdq_core.engine.stopping import Stop
-from rdq_core.engine.submit import Draft
+from rdq_core.engine.submit import Draft, Submitter
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import CorruptItem, StoreFailed, TaskConflict, TaskNotFound
+from rdq_core.runtime.wiring import Parts
+from tests.simulation.forgetting import target_of
 from tests.simulation.handlers import REF, Handlers
 from tests.simulation.process import Process
 from tests.simulation.queues import QUEUE
+from tests.simulation.scheduler import SECOND
 from tests.simulation.verdict import require
 
 if TYPE_CHECKING:
@@ -45,10 +52,25 @@ def _work(world: "World", process: Process) -> None:
     if process.dice.random() < 0.5:
         sweeper.sweep(SweepLimits(horizon=None), stop)
         return
+    _time_out(world, process, longest)
     while not stop.requested:
         deadline = process.clock.now() + timedelta(seconds=process.dice.choice((2, 10)))
         sweeper.sweep(SweepLimits(deadline=deadline, horizon=timedelta(seconds=process.dice.choice((0, 5)))), stop)
         process.sleep(0.2 + process.dice.random())
+
+
+def _time_out(world: "World", process: Process, longest: float) -> None:
+    """A function is ended in the middle of whatever it does, when its time is over."""
+    dice = random.Random(f"{world.plan.seed}/{process.name}")
+    if dice.random() < world.plan.time_outs:
+        after = world.scheduler.now + round(dice.random() * (10 + longest) * SECOND)
+        world.scheduler.at(after, lambda: _end(world, process))
+
+
+def _end(world: "World", process: Process) -> None:
+    if process in world.processes and not world.is_calm:
+        world.timeline.note(process.name, "its time is over")
+        world.scheduler.kill(process.home)
 
 
 def _stop_soon(world: "World", process: Process, stop: Stop) -> None:
@@ -71,15 +93,21 @@ def submitter(number: int) -> Callable[["World", Process], None]:
             process.sleep(process.dice.random() * world.plan.chaos / world.plan.tasks)
             while True:
                 with contextlib.suppress(StoreFailed):
-                    submit.submit(draft)
+                    _submit(submit, draft)
                     break
 
     return submit_all
 
 
+def _submit(submit: Submitter, draft: Draft) -> None:
+    # Whose target is forgotten at that moment is refused, and has no more to say.
+    with contextlib.suppress(TaskConflict):
+        submit.submit(draft)
+
+
 def _drafts(world: "World", number: int) -> Iterator[Draft]:
-    dice = type(world.dice)(f"{world.plan.seed}/drafts/{number}")
-    for _ in range(world.plan.tasks):
+    dice = random.Random(f"{world.plan.seed}/drafts/{number}")
+    for place in range(world.plan.tasks):
         # Ids are shared by the submitters, and few: some are submitted twice, and some again after their end.
         task_id = encode_id(1_000_000 + dice.randrange(world.plan.tasks * 2))
         if task_id not in world.ids:
@@ -94,6 +122,7 @@ def _drafts(world: "World", number: int) -> Iterator[Draft]:
             else None,
             run_at=None if dice.random() < 0.7 else _ahead(world, dice),
             attempts=_earlier(world) if dice.random() < 0.15 else (),
+            target=target_of(place).value if world.plan.forgetters and place % 4 else None,
         )
 
 
@@ -119,6 +148,7 @@ def operator(world: "World", process: Process) -> None:
     """
     parts = world.parts(process)
     redriver = parts.redriver()
+    deeds = Deeds(world, parts)
     job = process.name.partition(".")[0] if process.dice.random() < 0.5 else None
     while not world.is_calm:
         process.sleep(process.dice.random() * 3)
@@ -128,21 +158,43 @@ def operator(world: "World", process: Process) -> None:
             while True:
                 page = parts.store.dead(QUEUE, limit=2, after=after)
                 for entry in page.items:
-                    _treat(redriver, entry, process, job or process.ids.nonce())
+                    _treat(redriver, entry, process, job or process.ids.nonce(), deeds)
                 after = page.next
                 if after is None:
                     break
 
 
-def _treat(redriver: Any, entry: Any, process: Process, op_id: str) -> None:
+class Deeds:
+    """What an operator does, on record if the run has an audit log."""
+
+    def __init__(self, world: "World", parts: Parts) -> None:
+        self._is_audited = world.plan.audited
+        self._completed = world.audited
+        self._auditor = parts.auditor(Principal("operator"))
+
+    @contextlib.contextmanager
+    def recorded(self, operation: str, op_id: str) -> Iterator[None]:
+        """Around one of them."""
+        if not self._is_audited:
+            yield
+            return
+        with self._auditor.recorded(operation, QUEUE, detail={"op": op_id}) as result:
+            yield
+            result["op"] = op_id
+        self._completed.add(op_id)
+
+
+def _treat(redriver: Redriver, entry: DeadEntry, process: Process, op_id: str, deeds: Deeds) -> None:
     what = process.dice.random()
     for _ in range(2):
         try:
             if what < 0.15:
-                redriver.purge(entry, op_id=op_id)
+                with deeds.recorded("dlq.purge", op_id):
+                    redriver.purge(entry, op_id=op_id)
             elif what < 0.8:
                 edit = Edit(payload=process.dice.randbytes(_LARGE)) if what < 0.3 else NO_EDIT
-                redriver.redrive(entry, edit, op_id=op_id, force=True)
+                with deeds.recorded("dlq.redrive", op_id):
+                    redriver.redrive(entry, edit, op_id=op_id, force=True)
         except StoreFailed:
             continue
         except (TaskConflict, TaskNotFound):
@@ -160,6 +212,29 @@ def canceller(world: "World", process: Process) -> None:
             _look_at_somebody(world, process, parts)
             if world.ids:
                 cancel.cancel(process.dice.choice(world.ids), op_id=process.ids.nonce())
+
+
+def forgetter(world: "World", process: Process) -> None:
+    """Somebody who has all tasks of an order forgotten, and asks until it is done."""
+    store = world.parts(process).store
+    while not world.is_calm:
+        process.sleep(process.dice.random() * 15)
+        order = target_of(process.dice.randrange(world.plan.tasks))
+        with contextlib.suppress(StoreFailed):
+            store.forget(order, now=process.clock.now())
+
+
+def cleaner(world: "World", process: Process) -> None:
+    """Who reads the stream of the tasks table: late, out of order, and some of it twice."""
+    store = world.parts(process).store
+    while not world.is_calm:
+        process.sleep(process.dice.random() * 2)
+        if world.stream:
+            place = process.dice.randrange(len(world.stream))
+            again = process.dice.random() < 0.3
+            record = world.stream[place] if again else world.stream.pop(place)
+            with contextlib.suppress(StoreFailed):
+                store.clean_up(record)
 
 
 def _look_at_somebody(world: "World", process: Process, parts: Any) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 from rdq_core.testing.clock import FrozenClock, NoJitter, SkipsSleep
 from rdq_core.testing.fake_dynamodb import FakeClient
+from tests.simulation import auditing
 from tests.simulation.process import at
 from tests.simulation.queues import QUEUE
 from tests.simulation.rows import Row
@@ -31,6 +32,8 @@ def check(world: "World") -> None:
     living = [row for row in world.rows() if not row.is_gone(world.history.seconds) and row.version == 1]
     for row in living:
         _check_task(world, store, row)
+        world.history.forgotten.check_end(row)
+    auditing.check_end(world.database, world.audited)
     dead = {row.task_id for row in living if row.status == "DEAD"}
     listed = {entry.task_id for entry in store.dead(QUEUE, limit=500).items}
     require("the DLQ lists exactly what is dead", listed == dead, listed ^ dead)

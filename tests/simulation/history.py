@@ -10,7 +10,9 @@ from typing import Any, Final
 from rdq_core.domain.times import to_millis
 from rdq_core.errors import LeaseLost, RdqError, StoreFailed, TaskConflict, TaskNotFound
 from rdq_core.testing.fake_dynamodb import Change, Database
+from tests.simulation import auditing
 from tests.simulation.arrows import ARROWS, Arrow
+from tests.simulation.forgetting import Forgotten, is_forgotten, task_of
 from tests.simulation.network import Flight
 from tests.simulation.process import START
 from tests.simulation.records import Records
@@ -42,9 +44,11 @@ class History:
         self._timeline = timeline
         self._budgets = budgets
         self._early = early
-        self._last_fence: dict[str, tuple[int, float]] = {}
+        self._last_lives: dict[str, tuple[Row, float]] = {}
         self._holders: dict[tuple[str, str], str] = {}
         self.records = Records()
+        self.forgotten = Forgotten()
+        self.is_audited = False
 
     @property
     def seconds(self) -> float:
@@ -66,10 +70,24 @@ class History:
             if change.table == TASKS and change.key[1] == "T":
                 self._row_changed(maybe(change.before), maybe(change.after), deed)
             elif change.table in (TASKS, DLQ):
-                row = self.row(change.key[0])
-                self.records.changed(change, None if row is None or row.is_gone(self.seconds) else row)
+                self.records.changed(change, self._living(change.key[0]))
+            else:
+                self._beside_changed(change)
         for task_id in dict.fromkeys(change.key[0] for change in changes if change.table in (TASKS, DLQ)):
             self._check_entry(task_id)
+
+    def _beside_changed(self, change: Change) -> None:
+        if change.table == auditing.AUDIT:
+            auditing.check_change(change)
+        task_id = task_of(change)
+        if task_id is not None:
+            self.forgotten.check_reference(change, self._living(task_id))
+
+    def _living(self, task_id: str) -> Row | None:
+        """The row of a task that can be read and run: neither over nor forgotten."""
+        row = self.row(task_id)
+        is_none = row is None or row.is_gone(self.seconds) or is_forgotten(self.database, row)
+        return None if is_none else row
 
     def _tell(self, change: Change, deed: Deed | None) -> None:
         who = "time to live" if deed is None else deed.process.name
@@ -98,24 +116,32 @@ class History:
         if deed is None:
             require("nothing is removed before its time", before.is_gone(self.seconds), before.task_id)
             require("only what has ended is removed", before.status in TERMINAL, before.task_id)
-        else:
-            require("only a purge removes a row", deed.verb == "purge" and before.status == "DEAD", deed)
+        elif deed.verb == "purge":
             require("a purge sees the death it purges", before.completed_at == _dead_at(deed), deed)
+            require("only what is dead is purged", before.status == "DEAD", deed)
+            self._check_audit(deed)
+        else:
+            self.forgotten.check_removal(self.database, before, deed)
         self.gone.add(before.task_id)
-        self._last_fence[before.task_id] = (before.fence, self.seconds)
+        self._last_lives[before.task_id] = (before, self.seconds)
 
     def _submitted(self, before: Row | None, after: Row, deed: Deed | None) -> None:
         if deed is None or deed.verb != "submit":
             raise Broken("a row appears by a submit", f"{deed} made one of task {after.task_id}")
         if before is not None:
             require("a submit never replaces a living task", before.is_gone(self.seconds + EARLY), deed)
-            self._last_fence[before.task_id] = (before.fence, self.seconds)
-        last, gone_at = self._last_fence.get(after.task_id, (0, 0.0))
-        if self.seconds - gone_at > 2 * EARLY:
-            require("a fence only grows, over lives too", after.fence > last, deed)
+            self._last_lives[before.task_id] = (before, self.seconds)
+        if after.task_id in self._last_lives:
+            self._check_next_life(*self._last_lives[after.task_id], after, deed)
         self.lives[after.task_id, after.life] = deed.given[0].payload
-        self.records.begin(self.database, after)
-        self._check_body(after)
+        if not is_forgotten(self.database, after):
+            self.records.begin(self.database, after)
+        self._check_named(after)
+
+    def _check_next_life(self, last: Row, gone_at: float, row: Row, deed: Deed) -> None:
+        """A submit that began before the last life did, and went on until that was removed, can't know of its fence."""
+        if self.seconds - gone_at > 2 * EARLY and row.created_at > last.created_at:
+            require("a fence only grows, over lives too", row.fence > last.fence, deed)
 
     def _moved(self, before: Row, after: Row, deed: Deed | None) -> None:
         if deed is None or deed.verb not in ARROWS:
@@ -125,7 +151,7 @@ class History:
         self._check_arrow(arrow, before, after, deed)
         self._check_shape(after, deed)
         self.records.append(self.database, before, after, deed)
-        self._check_body(after)
+        self._check_named(after)
         if deed.verb in ("claim", "claim_keyed", "reclaim"):
             self._claimed(before, after, deed)
         elif deed.verb == "complete":
@@ -176,6 +202,7 @@ class History:
         require("a redrive counts", after.redrive_count == before.redrive_count + 1, deed)
         require("what has expired is not sent back", not before.is_gone(self.seconds - 300), deed)
         require("one request sends a task back once", before.op_id != deed.options["op_id"], deed)
+        self._check_audit(deed)
         payload = deed.given[1].payload
         if payload is not None:
             self.lives[after.task_id, after.life] = payload
@@ -210,15 +237,23 @@ class History:
             same = entry["lf"]["S"] == row.life and int(entry["dead_at"]["N"]) == row.completed_at
             require("a dead-letter entry is of the present death", same, task_id)
 
-    def _check_body(self, row: Row) -> None:
-        if row.version == 1:
+    def _check_named(self, row: Row) -> None:
+        # Whoever stood still for weeks with an outcome in hand may write one whose retention is over already.
+        if row.version == 1 and self._living(row.task_id) is not None:
             self.records.check_body(self.database, row)
+            self.forgotten.check_row(self.database, row)
+
+    def _check_audit(self, deed: Deed) -> None:
+        if self.is_audited:
+            auditing.check_intent(self.database, deed)
 
     # -- every answer -------------------------------------------------------------------------------------------
 
     def heard(self, deed: Deed, answer: Any, error: RdqError | None) -> None:
         """A verb has come back to its caller."""
         deed.error = error
+        if deed.verb == "forget" and error is None:
+            self.forgotten.heard(deed)
         if deed.verb not in ARROWS and deed.verb != "submit":
             return
         if error is None and _says_done(deed, answer):

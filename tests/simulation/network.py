@@ -212,7 +212,7 @@ def _about(request: Mapping[str, Any]) -> str:
         return " + ".join(_about(part) for item in request["TransactItems"] for part in item.values())
     if "RequestItems" in request:
         ((table, parts),) = request["RequestItems"].items()
-        return f"{table} {', '.join(_key(part['DeleteRequest']['Key']) for part in parts)}"
+        return f"{table} {', '.join(_about({**body, 'TableName': ''}) for part in parts for body in part.values())}"
     place = request.get("Key") or request.get("Item") or {}
     return f"{request['TableName']} {_key(place)}"
 

@@ -54,6 +54,10 @@ class Plan:
     dead_ttl: str = "never"
     odd_rows: int = 0
     rate_limited: bool = False
+    forgetters: int = 0
+    cleaners: int = 0
+    time_outs: float = 0.0
+    audited: bool = False
 
     def __str__(self) -> str:
         usual = {"seed": None, "queue": None}
@@ -71,7 +75,7 @@ class Plan:
 def plan_of(seed: str) -> Plan:
     """The plan of a seed."""
     dice = random.Random(f"{seed}/plan")
-    plan = _mixture(seed, dice)
+    plan = _with_more(_mixture(seed, dice))
     kind = dice.random()
     if kind < 0.15:  # a crowd before one door: what goes wrong with a key's slot takes several who want it
         return replace(plan, workers=3, tasks=8, keys=1, keyed=1.0, leaps=())
@@ -83,6 +87,18 @@ def plan_of(seed: str) -> Plan:
     if kind < 0.35:  # workers lose sight of storage again and again, in the middle of what they do
         return replace(plan, leaps=(), rates={**plan.rates, "cut_off": 0.04})
     return plan
+
+
+def _with_more(plan: Plan) -> Plan:
+    """Who isn't there in most runs."""
+    dice = random.Random(f"{plan.seed}/more")
+    return replace(
+        plan,
+        forgetters=int(dice.random() < 0.25),
+        cleaners=int(dice.random() < 0.3),
+        time_outs=0.5 if dice.random() < 0.2 else 0.0,
+        audited=dice.random() < 0.2,
+    )
 
 
 def _mixture(seed: str, dice: random.Random) -> Plan:

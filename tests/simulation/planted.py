@@ -8,13 +8,26 @@ from unittest.mock import patch
 
 from rdq_core.domain.attempt import Outcome
 from rdq_core.engine.feed import Feed
+from rdq_core.engine.ports import Phase
 from rdq_core.engine.resolve import Resolver
 from rdq_core.errors import StoreFailed
-from rdq_core.stores.dynamodb import claiming, dead_lettering, redriving, settling, slots, submitting
+from rdq_core.stores.dynamodb import (
+    claiming,
+    dead_lettering,
+    forgetting,
+    reading,
+    redriving,
+    settling,
+    slots,
+    submitting,
+)
+from rdq_core.stores.dynamodb.audit import DynamoAudit
 from rdq_core.stores.dynamodb.bodies import Bodies
+from rdq_core.stores.dynamodb.cleanup import CleaningUp
 from rdq_core.stores.dynamodb.clock import StorageClock
 from rdq_core.stores.dynamodb.expressions import ALWAYS, CLAUSES
 from rdq_core.stores.dynamodb.history import History
+from rdq_core.stores.dynamodb.references import References
 from rdq_core.stores.dynamodb.schema import Attr
 from rdq_core.stores.dynamodb.settling import Settling
 from rdq_core.stores.dynamodb.slots import Keyed
@@ -141,6 +154,20 @@ def _forgets_what_failed(real: Any, self: Any, claim: Any, verdict: Any, now: An
     return replace(attempt, fencing_token=None) if attempt.outcome is not Outcome.SUCCESS else attempt
 
 
+def _lets_fail(_real: Any) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()
+
+
+def _cleans_up_blindly(_real: Any, self: Any, record: Any) -> None:
+    old = record["dynamodb"]["OldImage"]
+    self._access.history.discard_life(old["task_id"]["S"], old["lf"]["S"])
+
+
+def _drops_intents(real: Any, self: Any, record: Any) -> None:
+    if record.phase is not Phase.INTENT:
+        real(self, record)
+
+
 MISTAKES: Final[dict[str, Mistake]] = {
     # A clause of a condition is dropped.
     "a submit replaces what is there": _without("IS_ABSENT"),
@@ -179,4 +206,14 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "a release spends budget": _everywhere("_waiting", _spends_on_release, settling),
     "a submit that lost writes all the same": _wrapped(submitting, "_already_there", _submits_anew),
     "a record forgets whose claim it was": _wrapped(Resolver, "_attempt", _forgets_what_failed),
+    # Who is forgotten, who cleans up, and who did what.
+    "a cancel ends a task that came later": _without("IS_THIS_LIFE"),
+    "a task is stored without its reference": _wrapped(References, "put", _is_forgotten),
+    "a reference ends before its task": _wrapped(References, "_change_ends", _is_forgotten),
+    "nobody looks for the tombstone": _wrapped(References, "are_forgotten", lambda *_: False),
+    "a write is denied when what follows it fails": _everywhere(
+        "after_a_write", _lets_fail, submitting, forgetting, reading
+    ),
+    "a clean-up doesn't ask whose it is": _wrapped(CleaningUp, "clean_up", _cleans_up_blindly),
+    "an operation is begun without its intent": _wrapped(DynamoAudit, "append", _drops_intents),
 }

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rdq_core.testing.fake_dynamodb import Change, Database
-from tests.simulation.rows import TERMINAL, Row
+from tests.simulation.rows import Row, outlives
 from tests.simulation.verdict import require
 from tests.simulation.witness import Deed
 
 _TASKS: Final = "rdq-tasks"
 _DLQ: Final = "rdq-dlq"
-_DAY: Final = 86400
 _HOLDS: Final = frozenset({"p", "m"})
 
 
@@ -35,7 +34,7 @@ class Records:
 
     def append(self, database: Database, before: Row, after: Row, deed: Deed) -> None:
         """A row has changed: its history is what it was, or has one record more."""
-        chain = self.chains[after.task_id, after.life]
+        chain = self.chains.setdefault((after.task_id, after.life), [])
         if after.history_length == before.history_length:
             require("history stands", after.last_attempt == before.last_attempt, deed)
             return
@@ -56,7 +55,7 @@ class Records:
         kind = change.key[1]
         match kind.partition("#")[0]:
             case "A":
-                published = row is not None and kind in self.chains[row.task_id, row.life]
+                published = row is not None and kind in self.chains.get((row.task_id, row.life), ())
                 require("published history is never written again", not published or change.before is None, change.key)
             case "B":
                 named = row is not None and row.body_ref == kind[2:]
@@ -87,11 +86,4 @@ class Records:
         item = database.tables[_TASKS].get((row.task_id, kind))
         require("what a row names is there", item is not None, f"{row.task_id}/{kind}")
         assert item is not None
-        if "expires_at" not in item:
-            return
-        ends_at = int(item["expires_at"]["N"])
-        if row.status in TERMINAL:
-            lasts = row.expires_at is not None and ends_at >= row.expires_at + 7 * _DAY
-        else:
-            lasts = ends_at >= (row.due_at or 0) / 1000 + 5 * _DAY
-        require("what a row names outlives it", lasts, f"{row.task_id}/{kind}")
+        require("what a row names outlives it", outlives(item, row), f"{row.task_id}/{kind}")

@@ -7,6 +7,7 @@ from typing import Any
 Item = Mapping[str, Mapping[str, Any]]
 
 TERMINAL = frozenset({"SUCCEEDED", "DEAD", "CANCELLED"})
+_DAY = 86400
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,14 @@ class Row:
     def result_ref(self) -> str | None:
         return self._text("rr")
 
+    @property
+    def created_at(self) -> int:
+        return self._number("c") or 0
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        return tuple((self._text("rf") or "").split())
+
     def is_gone(self, seconds: float) -> bool:
         """Whether its retention is over."""
         return self.expires_at is not None and self.expires_at <= seconds
@@ -111,3 +120,13 @@ class Row:
 def maybe(item: Item | None) -> Row | None:
     """The row of an item."""
     return None if item is None else Row(item)
+
+
+def outlives(item: Item, row: Row) -> bool:
+    """Whether what a row names stays at least as long as it must."""
+    if "expires_at" not in item:
+        return True
+    ends_at = int(item["expires_at"]["N"])
+    if row.status in TERMINAL:
+        return row.expires_at is not None and ends_at >= row.expires_at + 7 * _DAY
+    return ends_at >= (row.due_at or 0) / 1000 + 5 * _DAY

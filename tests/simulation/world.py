@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
+from rdq_core.engine.ports import AuditLog
 from rdq_core.errors import CorruptItem, LeaseLost, RdqError, StoreFailed
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import Parts
+from rdq_core.stores.dynamodb.audit import DynamoAudit
 from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
 from rdq_core.stores.dynamodb.schema import Tables, definitions
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 from rdq_core.stores.memory_audit import MemoryAudit
+from rdq_core.stores.memory_awake import MemoryWakefulness
 from rdq_core.testing.fake_dynamodb import Change, Database
 from tests.simulation import actors, closing
 from tests.simulation.history import EARLY, TASKS, History
@@ -56,6 +59,9 @@ class World:
         self._lag_dice = random.Random(f"{plan.seed}/lag")
         self.database = Database(now=lambda: self.scheduler.now / SECOND, lag=self._lag, watch=self._watch)
         self.history.database = self.database
+        self.history.is_audited = plan.audited
+        self.stream: list[dict[str, Any]] = []
+        self.audited: set[str] = set()
         self.network = Network(plan, self.scheduler, self.database, self.timeline, self._arrives)
         self.processes: list[Process] = []
         self._budget = plan.budgets[0]
@@ -82,6 +88,10 @@ class World:
             self._employ(f"operator-{number}", actors.operator)
         for number in range(plan.cancellers):
             self._employ(f"canceller-{number}", actors.canceller)
+        for number in range(plan.forgetters):
+            self._employ(f"forgetter-{number}", actors.forgetter)
+        for number in range(plan.cleaners):
+            self._employ(f"cleaner-{number}", actors.cleaner)
         for number in range(plan.odd_rows):
             actors.put_odd_row(self, number)
         self._chaos_ends = plan.chaos * SECOND
@@ -143,8 +153,9 @@ class World:
         return Parts(
             store=Witness(store, process, self.scheduler, self.timeline, self._heard),
             queues=queues,
+            wakefulness=MemoryWakefulness(),
             limiter=DynamoRateLimiter(process.client, TABLES, ids=process.ids, jitter=process, sleeper=process),
-            audit=MemoryAudit(),
+            audit=self._audit(process),
             clock=process.clock,
             ids=process.ids,
             jitter=process,
@@ -153,6 +164,11 @@ class World:
             events=Quiet(),
             on_error=lambda error, where: self._on_error(process, error, where),
         )
+
+    def _audit(self, process: Process) -> AuditLog:
+        if not self.plan.audited:
+            return MemoryAudit()
+        return DynamoAudit(process.client, TABLES, jitter=process, sleeper=process)
 
     def _heard(self, deed: Deed, answer: Any, error: RdqError | None) -> None:
         with self.ending_the_run():
@@ -228,6 +244,8 @@ class World:
     def _watch(self, changes: Sequence[Change]) -> None:
         self.history.watch(changes)
         for change in changes:
+            if self.plan.cleaners and change.key[1] == "T" and change.before is not None:
+                self.stream.append({"dynamodb": {"OldImage": change.before, "NewImage": change.after}})
             if change.after is not None and "expires_at" in change.after:
                 self._will_expire(change)
 
@@ -235,7 +253,7 @@ class World:
         """Time to live removes a body at its earliest, other things at any moment within two days after their end."""
         assert change.after is not None
         ends_at = int(change.after["expires_at"]["N"])
-        is_body = change.key[1].startswith("B#")
+        is_body = change.key[1].startswith("B#") or change.key[0].startswith("ref#")
         after = 0.0 if is_body else self.dice.choice((0.0, 3600.0, 172800.0)) * self.dice.random()
         moment = self.scheduler.now + round((max(ends_at - self.history.seconds, 0) + after + 0.001) * SECOND)
         self.scheduler.at(moment, lambda: self._expire(change))

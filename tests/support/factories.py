@@ -36,9 +36,11 @@ def a_task(**fields: Any) -> Task:
     return Task(**{**usual, **fields})
 
 
-def a_grant(now: datetime, *, lease: timedelta = timedelta(minutes=1), token: str | None = None) -> Grant:
+def a_grant(
+    now: datetime, *, lease: timedelta = timedelta(minutes=1), token: str | None = None, hands_over: bool = False
+) -> Grant:
     """A lease under a token that nobody else has, in no process."""
-    return Grant(token=token or secrets.token_urlsafe(16), now=now, lease_expires_at=now + lease)
+    return Grant(token=token or secrets.token_urlsafe(16), now=now, lease_expires_at=now + lease, hands_over=hands_over)
 
 
 def an_error(message: str = "503 from the bank", **fields: Any) -> AttemptError:

@@ -2,7 +2,7 @@
 
 import contextlib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -136,3 +136,13 @@ def partition_of(task: Task, shards: int) -> str:
 def is_token(token: object) -> bool:
     """Whether this can be a claim token at all. What can't be one is stale, and needs no request to be refused."""
     return isinstance(token, str) and 0 < len(token) <= _LONGEST_TOKEN and token.isascii()
+
+
+@contextlib.contextmanager
+def after_a_write() -> Iterator[None]:
+    """Around what follows a write of ours. That it fails doesn't mean that nothing was written: StoreFailed says so."""
+    try:
+        yield
+    except StoreFailed as failed:
+        failed.may_have_happened = True
+        raise

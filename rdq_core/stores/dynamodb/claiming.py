@@ -29,7 +29,7 @@ from rdq_core.stores.dynamodb.expressions import (
 from rdq_core.stores.dynamodb.forgetting import unless_forgotten
 from rdq_core.stores.dynamodb.items import RowClaim, StateRow, claim_of, maybe_row, read_row
 from rdq_core.stores.dynamodb.schema import DUE_INDEX, Attr, queue_shard
-from rdq_core.stores.dynamodb.settling import appended, record_of
+from rdq_core.stores.dynamodb.settling import appended, holding, record_of
 from rdq_core.stores.dynamodb.transact import ConditionFailed
 from rdq_core.stores.dynamodb.values import Item, Reader, Value, moment, number, text
 from rdq_core.stores.dynamodb.verdicts import Settled, was_it_us
@@ -97,7 +97,7 @@ class Claiming:
         try:
             item = self._access.update_state(
                 row.task.id,
-                change(sets, (Attr.FAILURE,)),
+                change(sets, (Attr.FAILURE,) if grant.hands_over else (Attr.FAILURE, Attr.HANDED_OVER)),
                 all_of(IS_HELD_BY_CALLER, IS_DUE),
                 {**values_at(grant.now), ":token": text(lapsed.token)},
             )
@@ -133,13 +133,8 @@ def kept(access: Access, row: StateRow, was_due_at: datetime, grant: Grant) -> I
 
 def leased(fencing_token: int, grant: Grant) -> Item:
     """What a row says while it is held under a grant."""
-    return {
-        Attr.STATUS: text(Status.IN_FLIGHT),
-        Attr.FENCING_TOKEN: number(fencing_token),
-        Attr.CLAIM_TOKEN: text(grant.token),
-        Attr.CLAIMED_AT: moment(grant.now),
-        Attr.DUE_AT: moment(grant.lease_expires_at),
-    }
+    held = {Attr.STATUS: text(Status.IN_FLIGHT), Attr.FENCING_TOKEN: number(fencing_token), **holding(grant)}
+    return {**held, Attr.HANDED_OVER: number(1)} if grant.hands_over else held
 
 
 def _own_claim(came_back: Any, grant: Grant) -> RowClaim | None:

@@ -1,8 +1,9 @@
 """The clauses of conditional writes, each under a name that says the situation and with the reason why it is there.
 
     claim ── IS_WAITING · IS_DUE · IS_AS_SEEN · IS_READABLE         reclaim ── IS_HELD_BY_CALLER · IS_DUE
-    settling ── IS_HELD_BY_CALLER                                   cancel ── IS_LIVE · NAMES_SEEN_BODY
-                                                                    or NAMES_NO_BODY
+    settling, adopt ── IS_HELD_BY_CALLER                            cancel ── IS_LIVE · NAMES_SEEN_BODY
+    lapse of a hand-over ── IS_HELD_BY_CALLER · IS_DUE ·            or NAMES_NO_BODY
+    IS_HANDED_OVER
     redrive ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED · IS_NOT_DONE  purge ── IS_DEAD · DIED_THEN · HAS_NOT_EXPIRED
     submit ── IS_ABSENT or HAS_EXPIRED                              configuration ── IS_UNCONFIGURED or
                                                                     IS_DECLARED_AS_READ · IS_OVERRIDDEN_AS_READ
@@ -14,6 +15,7 @@
     slot ── SLOT_IS_FREE or SLOT_IS_AS_SEEN; its end ── SLOT_IS_OURS
     renewal ── BODY_IS_THERE · BODY_ENDS_SOONER, then BODY_IS_AS_SEEN or REFERENCES_ARE_AS_SEEN
     remains ── IS_OF_SEEN_LIFE
+    awake ── AWAKE_ENDS_SOONER; a start ── IS_ASLEEP; asleep ── WAS_EVER_AWAKE
     rate limit ── NOBODY_TOOK_YET or IS_HANDED_OUT_AS_READ
 
 The invariant: every write to a state row is composed of these and of nothing else, and looks them up here when it is
@@ -76,6 +78,9 @@ IS_READABLE: Final = _clause(
 IS_HELD_BY_CALLER: Final = _clause("IS_HELD_BY_CALLER", "#status = :in_flight AND #claim_token = :token")
 """The task is in flight under the very token that the caller presents: the fence of every write after a claim."""
 
+IS_HANDED_OVER: Final = _clause("IS_HANDED_OVER", "attribute_exists(#handed_over)")
+"""The claim was handed over and not adopted: one that was adopted ended as an attempt, which a reclaim records."""
+
 IS_EARLIER: Final = _clause("IS_EARLIER", "#due_at < :due_at")
 """The lease ends before the moment asked for: a heartbeat never shortens one."""
 
@@ -117,7 +122,8 @@ HAS_AN_END: Final = _clause("HAS_AN_END", "attribute_exists(#expires_at)")
 """The reference exists and would end: an update of a missing one would make an empty one that nothing removes."""
 
 IS_THIS_LIFE: Final = _clause("IS_THIS_LIFE", "#life = :life")
-"""It is the task that the reference leads to: a later one under the same id was not asked to be forgotten."""
+"""It is the task that was looked at: a later one under the same id was not asked to be forgotten or cancelled, and
+nothing of it was made to live long enough."""
 
 IS_NOT_DEAD: Final = _clause("IS_NOT_DEAD", "#status <> :dead")
 """It has no entry in the DLQ: one that has died in the meantime must not leave its entry behind."""
@@ -168,6 +174,15 @@ IS_NOT_RECORDED: Final = _clause("IS_NOT_RECORDED", "attribute_not_exists(#pk)")
 
 NOBODY_TOOK_YET: Final = _clause("NOBODY_TOOK_YET", "attribute_not_exists(#handed_out_until)")
 """No start was ever handed out under this limit."""
+
+AWAKE_ENDS_SOONER: Final = _clause("AWAKE_ENDS_SOONER", "attribute_not_exists(#awake_until) OR #awake_until < :until")
+"""No sweep is awake for longer: one whose clock is behind doesn't take back what another says."""
+
+IS_ASLEEP: Final = _clause("IS_ASLEEP", "attribute_not_exists(#awake_until) OR #awake_until <= :now")
+"""No sweep is awake, and none was just started: of many records of new work one starts a sweep."""
+
+WAS_EVER_AWAKE: Final = _clause("WAS_EVER_AWAKE", "attribute_exists(#awake_until)")
+"""There is something to take back: an update of a missing item would make one."""
 
 IS_HANDED_OUT_AS_READ: Final = _clause("IS_HANDED_OUT_AS_READ", "#handed_out_until = :seen_until")
 """Nobody took starts since the bucket was read: two sweepers never hand out the same ones."""

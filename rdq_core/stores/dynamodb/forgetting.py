@@ -13,7 +13,7 @@ from typing import Any, Final
 from rdq_core.domain.references import Reference, is_forgotten
 from rdq_core.domain.task import Status
 from rdq_core.errors import StoreFailed
-from rdq_core.stores.dynamodb.access import Access, key
+from rdq_core.stores.dynamodb.access import Access, after_a_write, key
 from rdq_core.stores.dynamodb.expressions import IS_DEAD, IS_NOT_DEAD, IS_THIS_LIFE, all_of
 from rdq_core.stores.dynamodb.items import RowClaim, StateRow, maybe_row
 from rdq_core.stores.dynamodb.references import Mention
@@ -67,10 +67,11 @@ def unless_forgotten(access: Access, claim: RowClaim | None) -> RowClaim | None:
 
     A task without references costs no read.
     """
-    if claim is None or not is_row_forgotten(access, claim.row):
-        return claim
-    end_life(access, claim.task.id, claim.row.life)
-    access.references.discard(claim.task.id, claim.row.life, claim.row.references)
+    with after_a_write():
+        if claim is None or not is_row_forgotten(access, claim.row):
+            return claim
+        end_life(access, claim.task.id, claim.row.life)
+        access.references.discard(claim.task.id, claim.row.life, claim.row.references)
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rdq_core.domain.attempt import Attempt, Outcome
 from rdq_core.domain.envelope import VERSION
-from rdq_core.domain.lease import Claim
+from rdq_core.domain.lease import Claim, Unreached
 from rdq_core.domain.lifecycle import Row
 from rdq_core.domain.task import Status, Task, failure_of
 from rdq_core.errors import CorruptItem
@@ -32,7 +32,13 @@ _KEPT: Final[Item] = {
     Attr.SETTLED_AS: text("dead-letter"),
     Attr.OP_ID: text(36 * "f"),
 }
-_HELD: Final[Item] = {Attr.CLAIM_TOKEN: text(32 * "f"), Attr.CLAIMED_AT: _MOMENT}
+_UNREACHED: Final[Item] = {Attr.UNREACHED: number(9999), Attr.UNREACHED_SINCE: _MOMENT, Attr.UNADOPTED: number(9)}
+_HELD: Final[Item] = {
+    Attr.CLAIM_TOKEN: text(32 * "f"),
+    Attr.CLAIMED_AT: _MOMENT,
+    Attr.HANDED_OVER: number(1),
+    **_UNREACHED,
+}
 _ENDED: Final[Item] = {Attr.COMPLETED_AT: _MOMENT, Attr.EXPIRES_AT: _SECONDS}
 _SUCCEEDED: Final[Item] = {
     **_ENDED,
@@ -62,6 +68,8 @@ class StateRow:
     payload_size: int
     token: str | None = None
     claimed_at: datetime | None = None
+    handed_over: bool = False
+    unreached: Unreached | None = None
     expires_at: datetime | None = None
     last_attempt: str | None = None
     settled_by: str | None = None
@@ -194,6 +202,8 @@ def read_row(item: Mapping[str, Any]) -> StateRow:
         payload_size=_payload_size(reader),
         token=reader.maybe_text(Attr.CLAIM_TOKEN),
         claimed_at=reader.maybe_moment(Attr.CLAIMED_AT),
+        handed_over=reader.maybe_number(Attr.HANDED_OVER) is not None,
+        unreached=_unreached(reader),
         expires_at=reader.maybe_seconds(Attr.EXPIRES_AT),
         last_attempt=reader.maybe_text(Attr.LAST_ATTEMPT),
         settled_by=reader.maybe_text(Attr.SETTLED_BY),
@@ -230,8 +240,28 @@ def claim_of(row: StateRow) -> RowClaim:
         history_length=row.history_length,
         last_attempt=row.last_attempt,
         life=row.life,
+        handed_over=row.handed_over,
+        unreached=row.unreached,
         row=row,
     )
+
+
+def unreached_item(unreached: Unreached | None) -> Item:
+    """What a row says about a function that was not reached."""
+    if unreached is None:
+        return {}
+    return {
+        Attr.UNREACHED: number(unreached.times),
+        Attr.UNREACHED_SINCE: moment(unreached.since),
+        Attr.UNADOPTED: number(unreached.unadopted),
+    }
+
+
+def _unreached(reader: Reader) -> Unreached | None:
+    times = reader.maybe_number(Attr.UNREACHED)
+    if times is None:
+        return None
+    return Unreached(times, reader.moment(Attr.UNREACHED_SINCE), reader.maybe_number(Attr.UNADOPTED) or 0)
 
 
 def _reader(item: Mapping[str, Any]) -> Reader:

@@ -8,9 +8,9 @@ from typing import Any, Final
 from rdq_core.domain.attempt import Attempt
 from rdq_core.domain.task import Status, Task, failure_of
 from rdq_core.engine.ports import QueueCounts
-from rdq_core.errors import CorruptItem, StoreFailed
+from rdq_core.errors import CorruptItem
 from rdq_core.stores.dynamodb import contents
-from rdq_core.stores.dynamodb.access import Access, values_at
+from rdq_core.stores.dynamodb.access import Access, after_a_write, values_at
 from rdq_core.stores.dynamodb.expressions import CLAUSES, HAS_NOT_EXPIRED
 from rdq_core.stores.dynamodb.items import StateRow
 from rdq_core.stores.dynamodb.schema import DEAD_INDEX, DUE_INDEX, Attr, queue_shard
@@ -55,15 +55,9 @@ def whole(access: Access, row: StateRow) -> Task | None:
 
 
 def as_written(access: Access, row: StateRow) -> Task:
-    """The whole task of a row that we have just written; without its history when it has gone since.
-
-    A read that fails now doesn't mean that nothing was written, and StoreFailed says so.
-    """
-    try:
+    """The whole task of a row that we have just written; without its history when it has gone since."""
+    with after_a_write():
         return whole(access, row) or row.task
-    except StoreFailed as failed:
-        failed.may_have_happened = True
-        raise
 
 
 def _result(access: Access, row: StateRow, history: list[Attempt]) -> dict[str, Any]:

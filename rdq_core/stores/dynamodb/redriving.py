@@ -23,6 +23,7 @@ from rdq_core.stores.dynamodb.expressions import (
     IS_DEAD,
     IS_LIVE,
     IS_NOT_DONE,
+    IS_THIS_LIFE,
     NAMES_NO_BODY,
     NAMES_SEEN_BODY,
     all_of,
@@ -67,7 +68,10 @@ class Redriving:
     _access: Access
 
     def cancel(self, task_id: str, *, now: datetime, op_id: str, expires_at: datetime | None) -> Task:
-        """See `TaskStore.cancel`. A task that is edited meanwhile is looked at again, for its new body's sake."""
+        """See `TaskStore.cancel`. A task that is edited meanwhile is looked at again, for its new body's sake.
+
+        One that is gone by then is not found: whoever submitted another one under its id has not asked for its end.
+        """
         row = self._there(task_id, now)
         for _ in range(_LOOKS):
             try:
@@ -75,7 +79,7 @@ class Redriving:
             except ConditionFailed as refused:
                 item = _done_by(op_id, refused.row, Status.CANCELLED) or {}
                 if not item:
-                    row = _still_live(task_id, refused.row, now)
+                    row = _still_live(row, refused.row, now)
                     continue
             cancelled = read_row(item)
             self._access.free_slot(cancelled.task, cancelled.fencing_token)
@@ -89,8 +93,8 @@ class Redriving:
         return self._access.update_state(
             row.task.id,
             change(sets, (*ENDS, *forgotten)),
-            all_of(IS_LIVE, body),
-            {**values_at(now), ":seen_body": text(row.body_ref or "")},
+            all_of(IS_THIS_LIFE, IS_LIVE, body),
+            {**values_at(now), ":life": text(row.life), ":seen_body": text(row.body_ref or "")},
         )
 
     def redrive(self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int) -> Task:
@@ -216,9 +220,11 @@ def _done_by(op_id: str, came_back: Mapping[str, Any] | None, status: Status | N
     return dict(came_back) if status is None or came_back.get(Attr.STATUS) == text(status) else None
 
 
-def _still_live(task_id: str, came_back: Mapping[str, Any] | None, now: datetime) -> StateRow:
+def _still_live(seen: StateRow, came_back: Mapping[str, Any] | None, now: datetime) -> StateRow:
     """The row that refused a cancel, when it is another body alone that was in the way."""
-    row = None if came_back is None else read_row(came_back)
+    row, task_id = None if came_back is None else read_row(came_back), seen.task.id
+    if row is not None and row.life != seen.life:
+        raise _not_found(task_id)
     if row is None or row.is_gone(now) or Verb.CANCEL not in allowed(row.task.status):
         raise _refusal(task_id, came_back, Verb.CANCEL, now)
     return row

@@ -61,6 +61,10 @@ class Attr(StrEnum):
     FAILURE = "f"
     CLAIM_TOKEN = "t"  # noqa: S105 - the same
     CLAIMED_AT = "ca"
+    HANDED_OVER = "ho"
+    UNREACHED = "un"
+    UNREACHED_SINCE = "us"
+    UNADOPTED = "ua"
     SETTLED_BY = "sb"
     SETTLED_AS = "sa"
     OP_ID = "op"
@@ -122,6 +126,10 @@ class Attr(StrEnum):
     # A queue's rate limit in the control table.
     HANDED_OUT_UNTIL = "handed_out_until"
     HANDED_OUT_BY = "handed_out_by"
+
+    # Whether a queue has a sweep that is awake.
+    AWAKE_UNTIL = "awake_until"
+    AWAKENED_BY = "awakened_by"
 
     # A record of the audit table, for people and their queries.
     OPERATION_ID = "operation_id"

@@ -1,4 +1,4 @@
-"""By the holder of a claim: heartbeat, complete, reschedule, dead-letter, release.
+"""By the holder of a claim: adopt, heartbeat, complete, reschedule, dead-letter, release.
 
 The invariant: each is one write to the state row (or one transaction with it) on the condition that the caller's token
 is the present one. What goes before that write is seen by nobody until it succeeds.
@@ -9,21 +9,37 @@ from datetime import datetime
 from typing import Final
 
 from rdq_core.domain.attempt import Attempt
-from rdq_core.domain.lease import Claim
+from rdq_core.domain.lease import Claim, Grant, Unreached
 from rdq_core.domain.lifecycle import Result, Verb, lost
 from rdq_core.domain.task import Failure, Status
 from rdq_core.stores.dynamodb import contents
-from rdq_core.stores.dynamodb.access import Access, is_token
+from rdq_core.stores.dynamodb.access import Access, is_token, values_at
 from rdq_core.stores.dynamodb.bodies import AFTER_ROW, Outside
-from rdq_core.stores.dynamodb.expressions import IS_EARLIER, IS_HELD_BY_CALLER, all_of, change
-from rdq_core.stores.dynamodb.items import StateRow, maybe_row, room_for_result
+from rdq_core.stores.dynamodb.expressions import (
+    IS_DUE,
+    IS_EARLIER,
+    IS_HANDED_OVER,
+    IS_HELD_BY_CALLER,
+    all_of,
+    change,
+)
+from rdq_core.stores.dynamodb.items import (
+    StateRow,
+    claim_of,
+    maybe_row,
+    read_row,
+    room_for_result,
+    unreached_item,
+)
 from rdq_core.stores.dynamodb.records import Record, record_key
 from rdq_core.stores.dynamodb.schema import Attr
 from rdq_core.stores.dynamodb.transact import ConditionFailed
 from rdq_core.stores.dynamodb.values import Item, item_size, moment, number, seconds_up, text
 from rdq_core.stores.dynamodb.verdicts import Settled, was_it_us
 
-HANDS_BACK: Final = (Attr.CLAIM_TOKEN, Attr.CLAIMED_AT)
+_NOT_REACHED: Final = (Attr.UNREACHED, Attr.UNREACHED_SINCE, Attr.UNADOPTED)
+_GIVES_BACK: Final = (Attr.CLAIM_TOKEN, Attr.CLAIMED_AT, Attr.HANDED_OVER)
+HANDS_BACK: Final = (*_GIVES_BACK, *_NOT_REACHED)
 """What a row loses when its claim ends."""
 ENDS: Final = (*HANDS_BACK, Attr.DUE_AT)
 """What it loses when the task ends: it leaves the due index too."""
@@ -33,6 +49,20 @@ class Settling:
     """The verbs of a claim's holder."""
 
     _access: Access
+
+    def adopt(self, task_id: str, token: str, grant: Grant) -> Claim:
+        """See `TaskStore.adopt`."""
+        if not is_token(token):
+            raise lost(task_id, Verb.ADOPT)
+        takes_over = change(holding(grant), (Attr.HANDED_OVER, *_NOT_REACHED))
+        try:
+            item = self._access.update_state(task_id, takes_over, all_of(IS_HELD_BY_CALLER), {":token": text(token)})
+        except ConditionFailed as refused:
+            row = maybe_row(refused.row)
+            if row is None or row.token != grant.token:
+                raise lost(task_id, Verb.ADOPT) from None
+            return claim_of(row)
+        return claim_of(read_row(item))
 
     def heartbeat(self, claim: Claim, lease_expires_at: datetime) -> None:
         """See `TaskStore.heartbeat`."""
@@ -80,17 +110,38 @@ class Settling:
         self._access.history.put(claim.task.id, record)
         self._settle(
             Settled.by(claim, row, Verb.RESCHEDULE, record_key=record.key),
-            {**_waiting(claim, Verb.RESCHEDULE, failure, due_at), **appended(row, record), **kept},
+            {**_waiting(claim.claim_id, Verb.RESCHEDULE, failure, due_at), **appended(row, record), **kept},
             HANDS_BACK,
             claim,
         )
 
-    def release(self, claim: Claim, failure: Failure, *, due_at: datetime) -> None:
+    def release(self, claim: Claim, failure: Failure, *, due_at: datetime, unreached: Unreached | None = None) -> None:
         """See `TaskStore.release`."""
         row = self._access.held(claim, Verb.RELEASE)
-        self._settle(
-            Settled.by(claim, row, Verb.RELEASE), _waiting(claim, Verb.RELEASE, failure, due_at), HANDS_BACK, claim
-        )
+        sets = {**_waiting(claim.claim_id, Verb.RELEASE, failure, due_at), **unreached_item(unreached)}
+        removes = HANDS_BACK if unreached is None else _GIVES_BACK
+        self._settle(Settled.by(claim, row, Verb.RELEASE), sets, removes, claim)
+
+    def release_lapsed(
+        self, lapsed: Claim, failure: Failure, grant: Grant, *, due_at: datetime, unreached: Unreached
+    ) -> bool:
+        """See `TaskStore.release_lapsed`."""
+        if not is_token(lapsed.token):
+            return False
+        sets = {**_waiting(grant.claim_id, Verb.RELEASE, failure, due_at), **unreached_item(unreached)}
+        try:
+            self._access.settle_state(
+                lapsed.task.id,
+                change(sets, _GIVES_BACK),
+                all_of(IS_HELD_BY_CALLER, IS_DUE, IS_HANDED_OVER),
+                {**values_at(grant.now), ":token": text(lapsed.token)},
+            )
+        except ConditionFailed as refused:
+            settled = Settled(task_id=lapsed.task.id, life=lapsed.life, claim_id=grant.claim_id, verb=Verb.RELEASE)
+            if not was_it_us(self._access, settled, refused.row):
+                return False
+        self._access.free_slot(lapsed.task, lapsed.fencing_token)
+        return True
 
     def _settle(self, settled: Settled, sets: Item, removes: Sequence[Attr], claim: Claim) -> None:
         try:
@@ -113,6 +164,15 @@ class Settling:
         bodies = self._access.bodies
         outside = bodies.result(claim.task.id, claim.claim_id, result, attempt, ends_at, life=row.life)
         return {Attr.RESULT_REF: text(outside.ref)}, outside
+
+
+def holding(grant: Grant) -> Item:
+    """Who holds a row, since when and until when."""
+    return {
+        Attr.CLAIM_TOKEN: text(grant.token),
+        Attr.CLAIMED_AT: moment(grant.now),
+        Attr.DUE_AT: moment(grant.lease_expires_at),
+    }
 
 
 def record_of(row: StateRow, attempt: Attempt, claim_id: str) -> Record:
@@ -144,12 +204,12 @@ def _ended(claim: Claim, verb: Verb, status: Status, *, now: datetime, expires_a
     return ended_at(status, now=now, expires_at=expires_at) | marks(claim.claim_id, verb)
 
 
-def _waiting(claim: Claim, verb: Verb, failure: Failure, due_at: datetime) -> Item:
+def _waiting(claim_id: str, verb: Verb, failure: Failure, due_at: datetime) -> Item:
     return {
         Attr.STATUS: text(Status.PENDING),
         Attr.DUE_AT: moment(due_at),
         Attr.FAILURE: text(failure.code),
-        **marks(claim.claim_id, verb),
+        **marks(claim_id, verb),
     }
 
 

@@ -4,7 +4,7 @@ from rdq_core.domain.references import forgotten
 from rdq_core.domain.task import Task
 from rdq_core.engine.ports import Submission
 from rdq_core.errors import StoreFailed, TaskConflict
-from rdq_core.stores.dynamodb.access import Access, values_at
+from rdq_core.stores.dynamodb.access import Access, after_a_write, values_at
 from rdq_core.stores.dynamodb.drafting import NewTaskItems, discard_loser, drafted, put_before
 from rdq_core.stores.dynamodb.expressions import HAS_EXPIRED, IS_ABSENT, any_of
 from rdq_core.stores.dynamodb.forgetting import end_life, is_row_forgotten
@@ -42,10 +42,11 @@ def checked(access: Access, new: NewTaskItems, submission: Submission) -> Submis
 
     A task without references costs no read.
     """
-    if not access.references.are_forgotten(new.digests, new.now):
-        return submission
-    end_life(access, new.task.id, new.row.life)
-    access.references.discard(new.task.id, new.row.life, new.digests)
+    with after_a_write():
+        if not access.references.are_forgotten(new.digests, new.now):
+            return submission
+        end_life(access, new.task.id, new.row.life)
+        access.references.discard(new.task.id, new.row.life, new.digests)
     raise forgotten(new.task.id)
 
 

@@ -1,0 +1,28 @@
+"""The intake: what other services deliver becomes tasks. Handler `functions.intake.handler`.
+
+Event: batches of an SQS queue or an SQS dead-letter queue (with `ReportBatchItemFailures`), a Lambda function's
+on-failure destination, an event that an EventBridge rule matched, or `{"submit": {...}}` from EventBridge Scheduler or
+any caller, with the fields of a task object. Answer: `{"batchItemFailures": [...]}` for a batch, else `{"id", "queue",
+"created"}`. A single event that is refused raises, so that its sender's retries and destinations apply.
+
+Environment: RDQ_TASKS_TABLE, RDQ_DLQ_TABLE, RDQ_CONTROL_TABLE, RDQ_AUDIT_TABLE; RDQ_INTAKE_ROUTES, JSON from sources'
+ARNs, or `*`, to `{"queue": ..., "handler_ref": ...}`; RDQ_BODY_BUCKET where payloads may be large.
+
+IAM: the submitter's policy: dynamodb GetItem, Query on control; PutItem, GetItem, PartiQLInsert, BatchWriteItem on
+tasks; PutItem, BatchWriteItem on dlq; PutItem on control; s3:PutObject where there is a bucket; what the event sources
+need.
+"""
+
+from typing import Any
+
+from rdq_core.runtime.hosting import host_from_env
+from rdq_core.runtime.intake import IntakeFunction
+
+_host = host_from_env("rdq-intake")
+_intake = IntakeFunction(_host)
+
+
+def handler(event: Any, _context: Any) -> dict[str, Any]:
+    """Store what the event brings."""
+    with _host.invocation():
+        return _intake.take(event)

@@ -1,0 +1,119 @@
+"""`sqs_consumer`: an SQS consumer whose failing records become tasks.
+
+    record ── handled ─────────────────────────────────────► acknowledged
+       └─ raises ── a task, with the failure ─── stored ───► acknowledged
+                                              └─ not stored, or no time left ──► stays in SQS
+
+The invariant: a record is acknowledged only once it was handled or is stored. In a FIFO queue nothing of a group is
+handled behind a record of it that stays.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from rdq_core.client.rdq import Rdq
+from rdq_core.domain import ids, limits
+from rdq_core.domain.attempt import Attempt
+from rdq_core.domain.classification import Raised, Rules, classify
+from rdq_core.engine.ports import Handler
+from rdq_core.engine.submit import Draft
+from rdq_core.errors import ConfigInvalid, InputInvalid, RdqError
+from rdq_core.handlers.registry import Registry
+from rdq_core.handlers.sources import draft_of_message
+from rdq_core.handlers.trial import trial_context
+from rdq_core.runtime.invocation import remaining_of, worker_name
+from rdq_core.runtime.wiring import Parts
+
+_TIME_FOR_ONE: Final = timedelta(seconds=5)
+
+Consumer = Callable[[Mapping[str, Any], Any], dict[str, Any]]
+
+
+def sqs_consumer(rdq: Rdq, queue: str, ref: str) -> Callable[[Callable[..., Any]], Consumer]:
+    """Decorate a function of one message, which becomes the Lambda handler of an SQS queue.
+
+    A message whose handling raises is kept as a task of `queue`, with that failure as its first attempt, and
+    acknowledged; one that can't be stored stays in SQS: so `ReportBatchItemFailures` must be on. The function gets the
+    body decoded by its annotation, as a handler gets a payload, and is to be the handler `ref` too. The order of a FIFO
+    queue's group ends with the first message that becomes a task; among those it is kept.
+
+    Raises ConfigInvalid for an async function, and for one of another arity.
+    """
+    limits.check_name("queue", queue)
+
+    def decorate(function: Callable[..., Any]) -> Consumer:
+        registry = Registry()
+        registry.register(ref, function)
+        handler = registry.find(ref)
+        if handler is None or handler.is_async:
+            raise ConfigInvalid(f"sqs_consumer.{ref}", "takes plain functions")
+        return functools.partial(_consume_all, _Consumer(rdq.parts, queue, handler))
+
+    return decorate
+
+
+def _consume_all(consumer: "_Consumer", event: Mapping[str, Any], context: Any) -> dict[str, Any]:
+    stays: list[str] = []
+    blocked: set[str] = set()
+    for record in event["Records"]:
+        group = record.get("attributes", {}).get("MessageGroupId")
+        if group in blocked or not _has_time(context) or not consumer.consume(record, context):
+            stays.append(str(record.get("messageId")))
+            blocked |= {group} - {None}
+    return {"batchItemFailures": [{"itemIdentifier": each} for each in stays]}
+
+
+def _has_time(context: Any) -> bool:
+    remaining = remaining_of(context)
+    return remaining is None or remaining >= _TIME_FOR_ONE
+
+
+class _Consumer:
+    """What is done with one record."""
+
+    def __init__(self, parts: Parts, queue: str, handler: Handler) -> None:
+        self._parts = parts
+        self._queue = queue
+        self._handler = handler
+
+    def consume(self, record: Mapping[str, Any], context: Any) -> bool:
+        """Whether the record is done with. What it was that failed is told where no task can tell it."""
+        started_at = self._parts.clock.now()
+        try:
+            draft = draft_of_message(record, queue=self._queue, handler_ref=self._handler.ref, now=started_at)
+        except InputInvalid as malformed:
+            self._parts.on_error(malformed, where=f"reading a message for queue {self._queue}")
+            return False
+        try:
+            self._handle(draft)
+        except Exception as error:  # noqa: BLE001 - whatever the application raises, the record is kept
+            return self._is_kept(draft, self._attempt(error, started_at, context))
+        return True
+
+    def _handle(self, draft: Draft) -> None:
+        task_id = ids.derive_id(draft.queue, draft.key or "")
+        context = trial_context(draft.handler_ref, draft.queue, draft.payload, task_id=task_id)
+        self._handler.call(self._handler.decode(context.task), context)
+
+    def _attempt(self, error: Exception, started_at: datetime, context: Any) -> Attempt:
+        now = self._parts.clock.now()
+        verdict = classify(Raised(error), Rules(), now=now)
+        return Attempt(
+            attempt_no=1,
+            started_at=started_at,
+            finished_at=now,
+            outcome=verdict.outcome,
+            error=verdict.error,
+            worker=worker_name(context),
+        )
+
+    def _is_kept(self, draft: Draft, attempt: Attempt) -> bool:
+        try:
+            self._parts.submitter().submit(replace(draft, attempts=(*draft.attempts, attempt)))
+        except RdqError as refused:
+            self._parts.on_error(refused, where=f"keeping a message that failed, for queue {self._queue}")
+            return False
+        return True

@@ -1,0 +1,208 @@
+"""What a function's answer means, by the rules of its queue. Its content is never quoted: it may be private.
+
+    plain       any answer is success, unless `outcome` rules read one of its fields
+    http        statusCode: 2xx and 3xx success; 408, 425, 429 and 5xx retryable; other 4xx permanent
+    sqs         batchItemFailures that has an entry is retryable
+    envelope    {"rdq": {"outcome", "error", "retry_after_ms", "result"}}, else success
+
+What is wrong with an answer is no success: it is `task_outcome_unknown`, and retryable.
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, NoReturn
+
+from rdq_core.config.targets import Answer, Deliver, HandlerTarget, OutcomeField
+from rdq_core.domain.attempt import AttemptError, Code, Outcome, Reported, own_error
+from rdq_core.domain.lifecycle import NO_RESULT, Result
+from rdq_core.domain.limits import (
+    MAX_MESSAGE_BYTES,
+    MAX_RETRY_AFTER,
+    MAX_SHORT_TEXT_BYTES,
+    MAX_STACK_BYTES,
+    is_failure_code,
+)
+from rdq_core.domain.outcome import Abort, Retryable, RetryAfter
+from rdq_core.domain.text import truncate
+from rdq_core.handlers.aws_lambda.envelope import NAME
+from rdq_core.handlers.encoding import JSON, encode_json
+
+_PASSES: Final = frozenset({408, 425, 429})
+_CLIENT_ERROR, _SERVER_ERROR, _BEYOND = 400, 500, 600
+_SUCCESS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A successful answer: the function's own bytes, or the result that an envelope's answer states."""
+
+    result: Result
+
+
+def read_answer(target: HandlerTarget, payload: bytes) -> Said:
+    """The success that an answer is. Raises a signal, or Reported, for the failure that it is."""
+    value = _value(payload)
+    if target.deliver is Deliver.ENVELOPE:
+        return _read_envelope(value, payload)
+    match target.answer:
+        case Answer.HTTP:
+            _check_http(value)
+        case Answer.SQS:
+            if _has_failures(value):
+                _fail(Retryable, Code.FAILED, "rdq.BatchItemFailure", "the function named the record as failed")
+        case Answer.PLAIN if target.outcome is not None:
+            _check_field(target.outcome, value)
+    return _said(value, payload)
+
+
+def looks_like_failure(target: HandlerTarget, payload: bytes) -> Answer | None:
+    """The kind of answer that a plain one, which counts as success, would be a failure of."""
+    if target.deliver is Deliver.ENVELOPE or target.answer is not Answer.PLAIN or target.outcome is not None:
+        return None
+    value = _value(payload)
+    status = _status(value)
+    if status is not None and status >= _CLIENT_ERROR:
+        return Answer.HTTP
+    return Answer.SQS if _has_failures(value) else None
+
+
+def _value(payload: bytes) -> Any:
+    try:
+        return json.loads(payload)
+    except ValueError:
+        return None
+
+
+def _said(value: Any, payload: bytes) -> Said:
+    return Said(NO_RESULT if value is None else Result(content=payload, content_type=JSON))
+
+
+def _fail(signal: type[Abort | Retryable], code: str, kind: str, message: str) -> NoReturn:
+    raise signal(code, message) from Reported(AttemptError(type=kind, code=code, message=message))
+
+
+def _unknown(message: str) -> NoReturn:
+    raise Retryable(Code.OUTCOME_UNKNOWN, message) from Reported(own_error(Code.OUTCOME_UNKNOWN, message))
+
+
+# -- http --------------------------------------------------------------------------------------------------------------
+
+
+def _check_http(value: Any) -> None:
+    status = _status(value)
+    if status is None or not _SUCCESS <= status < _BEYOND:
+        _unknown("the function's answer has no statusCode from 200 to 599")
+    if status < _CLIENT_ERROR:
+        return
+    message, kind = f"the function answered {status}", f"http.{status}"
+    if status < _SERVER_ERROR and status not in _PASSES:
+        _fail(Abort, Code.FAILED, kind, message)
+    wait = _retry_after(value)
+    if wait is None:
+        _fail(Retryable, Code.FAILED, kind, message)
+    try:
+        signal = RetryAfter(wait, Code.FAILED, message)
+    except (ValueError, TypeError):  # what the header says is no delay: as if it weren't there
+        _fail(Retryable, Code.FAILED, kind, message)
+    raise signal from Reported(AttemptError(type=kind, message=message))
+
+
+def _status(value: Any) -> int | None:
+    status = value.get("statusCode") if isinstance(value, Mapping) else None
+    if isinstance(status, str) and status.isascii() and status.isdigit():
+        return int(status)
+    return status if isinstance(status, int) and not isinstance(status, bool) else None
+
+
+def _retry_after(value: Mapping[str, Any]) -> str | None:
+    for name in ("headers", "multiValueHeaders"):
+        headers = value.get(name)
+        for header, content in headers.items() if isinstance(headers, Mapping) else ():
+            if str(header).lower() == "retry-after":
+                return str(content[0] if isinstance(content, list) and content else content)
+    return None
+
+
+# -- sqs and plain -----------------------------------------------------------------------------------------------------
+
+
+def _has_failures(value: Any) -> bool:
+    failures = value.get("batchItemFailures") if isinstance(value, Mapping) else None
+    return isinstance(failures, list) and bool(failures)
+
+
+def _check_field(rules: OutcomeField, value: Any) -> None:
+    told = value.get(rules.field) if isinstance(value, Mapping) else None
+    said = told if isinstance(told, str) else None
+    if said in rules.success:
+        return
+    if said is None or said not in (*rules.permanent, *rules.retryable):
+        _unknown(f"the answer's field {rules.field!r} is missing, or says what the outcome rules don't list")
+    signal: type[Abort | Retryable] = Abort if said in rules.permanent else Retryable
+    _fail(signal, Code.FAILED, f"rdq.Answer.{said}", f"the answer's field {rules.field!r} says {said!r}")
+
+
+# -- envelope ----------------------------------------------------------------------------------------------------------
+
+
+def _read_envelope(value: Any, payload: bytes) -> Said:
+    told = value.get(NAME) if isinstance(value, Mapping) else None
+    if not isinstance(told, Mapping) or not ("outcome" in told or "error" in told):
+        return _said(value, payload)
+    outcome, error = told.get("outcome"), told.get("error")
+    if outcome == Outcome.SUCCESS:
+        return Said(_stated_result(told))
+    failure = _stated_error(error if isinstance(error, Mapping) else {})
+    if outcome is None:
+        raise Reported(failure)
+    if outcome not in (Outcome.RETRYABLE_FAILURE, Outcome.PERMANENT_FAILURE):
+        _unknown("the answer's rdq.outcome is none that rdq knows")
+    raise _stated_signal(told, failure, permanent=outcome == Outcome.PERMANENT_FAILURE) from Reported(failure)
+
+
+def _stated_signal(told: Mapping[str, Any], failure: AttemptError, *, permanent: bool) -> Exception:
+    message, wait = failure.message or "", told.get("retry_after_ms")
+    if permanent:
+        error = told.get("error")
+        group = error.get("fingerprint") if isinstance(error, Mapping) else None
+        group = group if isinstance(group, str) else None
+        return Abort(failure.code, message, detail=failure.detail, fingerprint=group)
+    if isinstance(wait, int) and not isinstance(wait, bool) and wait >= 0:
+        return RetryAfter(
+            min(timedelta(milliseconds=min(wait, 10**11)), MAX_RETRY_AFTER),
+            failure.code,
+            message,
+            detail=failure.detail,
+        )
+    return Retryable(failure.code, message, detail=failure.detail)
+
+
+def _stated_error(error: Mapping[str, Any]) -> AttemptError:
+    def text(name: str, most: int) -> str | None:
+        value = error.get(name)
+        return truncate(value, most) if isinstance(value, str) and value else None
+
+    code = error.get("code")
+    return AttemptError(
+        type=text("type", MAX_SHORT_TEXT_BYTES) or "rdq.Failed",
+        code=code if isinstance(code, str) and is_failure_code(code) else Code.FAILED,
+        message=text("message", MAX_MESSAGE_BYTES),
+        detail=error.get("detail"),
+        stack=text("stack", MAX_STACK_BYTES),
+    )
+
+
+def _stated_result(told: Mapping[str, Any]) -> Result:
+    """The result in an answer with an explicit outcome: JSON, or bytes of another content type in base64."""
+    if told.get("result_base64") is not None:
+        content_type = told.get("result_content_type")
+        try:
+            content = base64.b64decode(told["result_base64"], validate=True)
+        except (ValueError, TypeError):
+            _unknown("the answer's rdq.result_base64 is no base64")
+        return Result(content=content, content_type=str(content_type or "application/octet-stream"))
+    result = told.get("result")
+    return NO_RESULT if result is None else Result(content=encode_json(result), content_type=JSON)

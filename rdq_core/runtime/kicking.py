@@ -1,0 +1,97 @@
+"""The kick function: work that becomes due before the next scheduled sweep starts one, if none is awake.
+
+    a row turns PENDING ── due within a minute, of a queue that the sweeper serves ── book ──► start
+                                                                                    └─ a sweep is awake: nothing
+
+The invariant: each row was committed before an awake sweep's last look, or a sweep was started after it. A booking
+whose start is refused is taken back, and the batch fails, to be delivered again.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from rdq_core.config.settings import Host
+from rdq_core.domain.task import Status
+from rdq_core.domain.times import to_millis
+from rdq_core.engine.vigil import AWAKE_FOR
+from rdq_core.errors import StoreFailed
+from rdq_core.runtime.hosting import FunctionHost
+from rdq_core.stores.dynamodb.owner import text_of
+from rdq_core.stores.dynamodb.schema import STATE, Attr, queue_of
+
+SWEEPER: Final = "RDQ_SWEEPER_FUNCTION"
+"""The environment variable that names the sweeper function."""
+SOON: Final = timedelta(seconds=65)
+"""What is due later is found by the next scheduled sweep: one starts each minute, or a little late."""
+
+
+class KickFunction:
+    """Starts sweeps, and cleans up, as the stream of the tasks table tells it."""
+
+    def __init__(self, host: FunctionHost) -> None:
+        self._host = host
+        self._parts = host.parts
+
+    def kick(self, records: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Start one sweep for the queues that have new work and no sweep awake; which they are.
+
+        Raises whatever refused the start: the batch must be delivered again. Records that come twice or late do no
+        harm.
+        """
+        served = self._served()
+        horizon = to_millis(self._parts.clock.now() + SOON)
+        queues = dict.fromkeys(queue for record in records if (queue := _queue_with_work(record, horizon)) in served)
+        booked: list[str] = []
+        try:
+            for queue in queues:
+                if self._books(queue):
+                    booked.append(queue)  # noqa: PERF401 - what was booked before an error has to be known
+            if booked:
+                self._host.start(self._host.environ[SWEEPER], {"queues": booked})
+        except BaseException:
+            self._take_back(booked)
+            raise
+        return booked
+
+    def clean_up(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Delete what removed and replaced rows leave behind. Raises StoreFailed: deliver the batch again."""
+        for record in records:
+            self._parts.store.clean_up(record)
+
+    def _served(self) -> frozenset[str]:
+        hosts = (Host.SWEEPER, Host.ANY)
+        found = self._parts.queues.all()
+        return frozenset(name for name, each in found.items() if each.host in hosts and not each.paused)
+
+    def _books(self, queue: str) -> bool:
+        now: datetime = self._parts.clock.now()
+        return self._parts.wakefulness.book(queue, now=now, until=now + AWAKE_FOR)
+
+    def _take_back(self, booked: Iterable[str]) -> None:
+        for queue in booked:
+            try:
+                self._parts.wakefulness.fall_asleep(queue)
+            except StoreFailed as failed:  # it ends by itself in two seconds, before the batch is given up
+                self._parts.on_error(failed, where=f"taking back the start of a sweep of queue {queue}")
+
+
+def _queue_with_work(record: Mapping[str, Any], horizon: int) -> str | None:
+    """The queue of a row that has turned PENDING and is due by then; None for any other record."""
+    images = record.get("dynamodb", {})
+    old, new = images.get("OldImage") or {}, images.get("NewImage") or {}
+    if text_of(new, Attr.KIND) != STATE or text_of(new, Attr.STATUS) != Status.PENDING:
+        return None
+    due_at = _due_at(new)
+    if due_at is None or due_at > horizon or (_is_waiting(old) and _due_at(old) == due_at):
+        return None
+    return queue_of(text_of(new, Attr.QUEUE_SHARD) or "")
+
+
+def _is_waiting(image: Mapping[str, Any]) -> bool:
+    return text_of(image, Attr.STATUS) == Status.PENDING
+
+
+def _due_at(image: Mapping[str, Any]) -> int | None:
+    digits = image.get(Attr.DUE_AT, {}).get("N", "")
+    return int(digits) if isinstance(digits, str) and digits.isdecimal() else None

@@ -1,0 +1,102 @@
+"""What functions tell: events as JSON records and as CloudWatch metrics in embedded format, through Powertools.
+
+An event has no room for anything private and nothing else can be handed in here, so nothing private can come out.
+"""
+
+import threading
+from collections import defaultdict
+from typing import Final
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
+
+from rdq_core.domain.attempt import Code
+from rdq_core.engine.events import Event, EventName
+from rdq_core.runtime.log import LOGGER, LogSink
+
+NAMESPACE: Final = "rdq"
+_MOST_VALUES: Final = 99
+"""CloudWatch takes 100 values of one metric in one record, and Powertools prints by itself when there are as many."""
+_Dimensions = tuple[tuple[str, str], ...]
+
+
+def log_as_json() -> None:
+    """Let everything that rdq logs become one JSON record a line on standard output."""
+    Logger(service=LOGGER, level="INFO")
+
+
+class MetricsSink:
+    """Collects the metrics of one invocation, by queue and handler ref. Safe between threads."""
+
+    def __init__(self, service: str) -> None:
+        self._service = service
+        self._lock = threading.Lock()
+        self._values: dict[_Dimensions, dict[tuple[str, MetricUnit], list[float]]] = defaultdict(dict)
+
+    def emit(self, event: Event) -> None:
+        """Count what an event says."""
+        of = {"queue": event.queue, "handler_ref": event.handler_ref}
+        if (name := _counted_as(event)) is not None:
+            self.measure(name, 1, MetricUnit.Count, **of)
+        if event.lateness_ms is not None:
+            self.measure("lateness_ms", event.lateness_ms, MetricUnit.Milliseconds, **of)
+        if event.duration_ms is not None and event.outcome is not None:
+            self.measure(
+                "handler_duration_ms", event.duration_ms, MetricUnit.Milliseconds, **of, outcome=str(event.outcome)
+            )
+
+    def measure(self, name: str, value: float, unit: MetricUnit, **dimensions: str) -> None:
+        """Note one value."""
+        with self._lock:
+            self._values[tuple(dimensions.items())].setdefault((name, unit), []).append(value)
+
+    def flush(self) -> None:
+        """Print what was collected since the last time."""
+        with self._lock:
+            collected, self._values = self._values, defaultdict(dict)
+        for dimensions, metrics in collected.items():
+            longest = max(len(values) for values in metrics.values())
+            for start in range(0, longest, _MOST_VALUES):
+                part = {metric: values[start : start + _MOST_VALUES] for metric, values in metrics.items()}
+                self._print(dimensions, part)
+
+    def _print(self, dimensions: _Dimensions, metrics: dict[tuple[str, MetricUnit], list[float]]) -> None:
+        record = AmazonCloudWatchEMFProvider(
+            namespace=NAMESPACE, service=self._service, metric_set={}, dimension_set={}, metadata_set={}
+        )
+        for name, value in dimensions:
+            record.add_dimension(name, value)
+        for (name, unit), values in metrics.items():
+            for each in values:
+                record.add_metric(name, unit, each)
+        record.flush_metrics()
+
+
+class LogsAndMetrics:
+    """An `EventSink` for functions: each event is logged and counted."""
+
+    def __init__(self, metrics: MetricsSink) -> None:
+        self._metrics = metrics
+        self._log = LogSink()
+
+    def emit(self, event: Event) -> None:
+        """Tell of it."""
+        self._log.emit(event)
+        self._metrics.emit(event)
+
+
+def _counted_as(event: Event) -> str | None:
+    match event.name:
+        case EventName.RETRY_SCHEDULED:
+            return "retries"
+        case EventName.SUCCEEDED if (event.attempt_no or 1) > 1:
+            return "success_after_retry"
+        case EventName.DEAD_LETTERED:
+            return "dead_lettered"
+        case EventName.RELEASED if event.code == Code.UNAVAILABLE:
+            return "dispatch_failed"
+        case EventName.LOST:
+            return "lost"
+        case _:
+            return None

@@ -1,0 +1,55 @@
+"""docs/testing.md and samples/tested as projects: in processes of their own, with nothing of ours around them."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = re.findall(
+    r"^```python\n# (\S+)\n(.*?)^```", (ROOT / "docs" / "testing.md").read_text(), re.MULTILINE | re.DOTALL
+)
+
+
+def run(folder: Path, *command: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """What the document shows, file by file."""
+    for name, text in FILES:
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_every_block_of_the_document_is_a_file() -> None:
+    assert (ROOT / "docs" / "testing.md").read_text().count("```python") == len(FILES) == 6
+
+
+def test_the_documents_tests_pass(project: Path) -> None:
+    assert "5 passed" in run(project, "-m", "pytest", "-q", "-W", "error")
+
+
+def test_the_documents_script_runs_without_pytest(project: Path) -> None:
+    run(project, "plain.py")
+
+
+def test_the_samples_tests_pass_by_themselves_without_moto(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "samples" / "tested", tmp_path / "tested")
+    (tmp_path / "tested" / "moto.py").write_text("raise ImportError('not installed')")
+    assert "7 passed" in run(tmp_path / "tested", "-m", "pytest", "-q", "-W", "error")

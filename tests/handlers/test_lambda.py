@@ -1,0 +1,428 @@
+"""Handlers that are Lambda functions, called by a sweep: what they are sent, and what becomes of the task."""
+
+import base64
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import ConnectionClosedError, ConnectTimeoutError, ReadTimeoutError
+
+from rdq_core.config.settings import Host
+from rdq_core.domain.attempt import Code, Outcome
+from rdq_core.domain.task import Status
+from rdq_core.engine.events import EventName
+from rdq_core.engine.sweep import SweepLimits
+from tests.engine.world import NOW_ONLY, QUEUE, World, raises
+from tests.support.functions import Answer, failed, refused
+
+ORDER = b'{"order": 17,  "note":"gr\xc3\xbc\xc3\x9fe"}'
+
+
+def world_with(*answers: Answer, queue: dict[str, Any] | None = None, **target: Any) -> World:
+    """A sweeper function's world: `charge` is the function `charge-fn`, which answers so."""
+    handlers = {"charge": {"function": "charge-fn", **target}}
+    world = World(handlers=handlers, execution={"handler_timeout": "5s"}, **(queue or {}))
+    world.host = Host.SWEEPER
+    world.functions.answer(*answers)
+    return world
+
+
+def swept(world: World, payload: object = ORDER, **options: Any) -> str:
+    options.setdefault("content_type", "application/json")
+    task_id = world.submit(payload, **options)
+    world.sweep()
+    return task_id
+
+
+def outcome(world: World, task_id: str) -> tuple[Outcome, str, str]:
+    attempt = world.attempts(task_id)[-1]
+    assert attempt.error is not None
+    return attempt.outcome, attempt.error.code, attempt.error.type
+
+
+RETRYABLE, PERMANENT = Outcome.RETRYABLE_FAILURE, Outcome.PERMANENT_FAILURE
+
+
+class TestWhatIsSent:
+    def test_a_raw_payload_is_the_event_unmodified_and_the_rest_rides_beside_it(self) -> None:
+        world = world_with(b'{"receipt": 9}')
+        headers = {"traceparent": "00-" + "a" * 32 + "-" + "b" * 16 + "-01", "secret": "s3cret"}
+        task_id = swept(world, headers=headers)
+
+        (request,) = world.functions.requests
+        assert (request["FunctionName"], request["InvocationType"]) == ("charge-fn", "RequestResponse")
+        assert request["Payload"] == ORDER
+        assert world.functions.context() == {
+            "task_id": task_id,
+            "idempotency_key": task_id,
+            "attempt_no": 1,
+            "fencing_token": world.attempts(task_id)[0].fencing_token,
+            "deadline": "2026-07-20T12:00:05.000Z",
+            "traceparent": headers["traceparent"],
+        }
+        assert len(base64.b64decode(request["ClientContext"])) < 1024
+        assert world.task(task_id).status is Status.SUCCEEDED
+        assert world.rdq.result(task_id).output == {"receipt": 9}
+
+    def test_an_answer_of_null_is_success_without_a_result(self) -> None:
+        world = world_with(b"null")
+        task_id = swept(world)
+        assert (world.task(task_id).status, world.task(task_id).result) == (Status.SUCCEEDED, None)
+
+    def test_a_payload_for_an_sqs_consumer_is_wrapped_as_one_record(self) -> None:
+        world = world_with(answer="sqs")
+        task_id = swept(world, "no JSON at all", content_type=None)
+        (record,) = world.functions.event()["Records"]
+        assert (record["messageId"], record["body"], record["eventSource"]) == (task_id, "no JSON at all", "aws:sqs")
+
+    def test_an_envelope_tells_the_task_and_its_payload(self) -> None:
+        world = world_with(deliver="envelope")
+        task_id = swept(world, b'{"order":17}', headers={"shop": "3"}, handler_version="v3")
+        told = world.functions.event()["rdq"]
+        assert (told["version"], told["attempt_no"], told["payload_json"]) == (1, 1, {"order": 17})
+        assert told["deadline"] == "2026-07-20T12:00:05.000Z"
+        assert told["task"]["id"] == task_id
+        assert (told["task"]["handler_version"], told["task"]["headers"]["shop"]) == ("v3", "3")
+
+    @pytest.mark.parametrize(
+        ("payload", "content_type", "expected"),
+        [
+            (b"abc", "text/plain", {"payload_text": "abc"}),
+            (b"\xff\x00", "application/octet-stream", {"payload_base64": "/wA="}),
+            (b"\xff", "text/plain", {"payload_base64": "/w=="}),
+            (b'{"a": 1}', "application/json", {"payload_json": {"a": 1}, "payload_base64": "eyJhIjogMX0="}),
+        ],
+    )
+    def test_a_payload_has_the_form_that_its_content_type_says(
+        self, payload: bytes, content_type: str, expected: dict[str, Any]
+    ) -> None:
+        world = world_with(deliver="envelope")
+        swept(world, payload, content_type=content_type)
+        told = world.functions.event()["rdq"]
+        assert {name: value for name, value in told.items() if name.startswith("payload")} == expected
+
+    @pytest.mark.parametrize("payload", [b"", b"{", b"NaN", b"\xff"])
+    def test_what_is_not_json_is_never_sent_raw(self, payload: bytes) -> None:
+        world = world_with()
+        task_id = swept(world, payload)
+        assert outcome(world, task_id) == (PERMANENT, Code.INPUT_INVALID, "rdq.InputInvalid")
+        assert world.functions.requests == []
+
+    def test_the_hosts_own_registry_comes_first(self) -> None:
+        world = world_with()
+        world.handler(lambda _order: "here")
+        assert world.rdq.result(swept(world)).output == "here"
+        assert world.functions.requests == []
+
+    def test_a_ref_that_nobody_has_is_unroutable(self) -> None:
+        world = world_with()
+        task_id = swept(world, ref="unknown")
+        assert outcome(world, task_id) == (PERMANENT, Code.NOT_REGISTERED, "rdq.Unroutable")
+
+    def test_a_pinned_version_is_compared_with_the_functions(self) -> None:
+        world = world_with(handler_version="v2", queue={"version_mismatch": "dead-letter"})
+        task_id = swept(world, handler_version="v1")
+        assert outcome(world, task_id) == (PERMANENT, Code.VERSION_MISMATCH, "rdq.HandlerVersionMismatch")
+
+
+ANSWERS: dict[str, tuple[dict[str, Any], object, Outcome | None, str]] = {
+    "any plain answer": ({}, {"statusCode": 200}, None, ""),
+    "a listed success": ({"outcome": "status"}, {"status": "OK"}, None, ""),
+    "a listed retryable": ({"outcome": "status"}, {"status": "LATER"}, RETRYABLE, "rdq.Answer.LATER"),
+    "a listed permanent": ({"outcome": "status"}, {"status": "FAILED"}, PERMANENT, "rdq.Answer.FAILED"),
+    "an unlisted value": ({"outcome": "status"}, {"status": "s3cret"}, RETRYABLE, "rdq.OutcomeUnknown"),
+    "a missing field": ({"outcome": "status"}, {"state": "OK"}, RETRYABLE, "rdq.OutcomeUnknown"),
+    "no object": ({"outcome": "status"}, "OK", RETRYABLE, "rdq.OutcomeUnknown"),
+    "http 204": ({"answer": "http"}, {"statusCode": 204}, None, ""),
+    "http 302": ({"answer": "http"}, {"statusCode": "302"}, None, ""),
+    "http 400": ({"answer": "http"}, {"statusCode": 400, "body": "s3cret"}, PERMANENT, "http.400"),
+    "http 408": ({"answer": "http"}, {"statusCode": 408}, RETRYABLE, "http.408"),
+    "http 425": ({"answer": "http"}, {"statusCode": 425}, RETRYABLE, "http.425"),
+    "http 429": ({"answer": "http"}, {"statusCode": 429}, RETRYABLE, "http.429"),
+    "http 500": ({"answer": "http"}, {"statusCode": 500}, RETRYABLE, "http.500"),
+    "http without a status": ({"answer": "http"}, {"body": "s3cret"}, RETRYABLE, "rdq.OutcomeUnknown"),
+    "http 700": ({"answer": "http"}, {"statusCode": 700}, RETRYABLE, "rdq.OutcomeUnknown"),
+    "http true": ({"answer": "http"}, {"statusCode": True}, RETRYABLE, "rdq.OutcomeUnknown"),
+    "sqs with no failure": ({"answer": "sqs"}, {"batchItemFailures": []}, None, ""),
+    "sqs that answers nothing": ({"answer": "sqs"}, None, None, ""),
+    "sqs with a failure": (
+        {"answer": "sqs"},
+        {"batchItemFailures": [{"itemIdentifier": "s3cret"}]},
+        RETRYABLE,
+        "rdq.BatchItemFailure",
+    ),
+    "envelope with no word about rdq": ({"deliver": "envelope"}, {"done": True}, None, ""),
+    "envelope success": ({"deliver": "envelope"}, {"rdq": {"outcome": "SUCCESS", "result": 5}}, None, ""),
+    "envelope retryable": (
+        {"deliver": "envelope"},
+        {"rdq": {"outcome": "RETRYABLE_FAILURE", "error": {"type": "Bank"}}},
+        RETRYABLE,
+        "Bank",
+    ),
+    "envelope permanent": (
+        {"deliver": "envelope"},
+        {"rdq": {"outcome": "PERMANENT_FAILURE", "error": {"type": "Bank"}}},
+        PERMANENT,
+        "Bank",
+    ),
+    "envelope error by the queue's globs": (
+        {"deliver": "envelope"},
+        {"rdq": {"error": {"type": "bank.Closed"}}},
+        PERMANENT,
+        "bank.Closed",
+    ),
+    "envelope outcome that nobody knows": (
+        {"deliver": "envelope"},
+        {"rdq": {"outcome": "s3cret"}},
+        RETRYABLE,
+        "rdq.OutcomeUnknown",
+    ),
+    "envelope result that is no base64": (
+        {"deliver": "envelope"},
+        {"rdq": {"outcome": "SUCCESS", "result_base64": "s3cret!"}},
+        RETRYABLE,
+        "rdq.OutcomeUnknown",
+    ),
+}
+LISTS = {"field": "status", "success": ["OK"], "retryable": ["LATER"], "permanent": ["FAILED"]}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_means_what_the_queue_says(name: str) -> None:
+    target, answer, expected, kind = ANSWERS[name]
+    if "outcome" in target:
+        target = {**target, "outcome": LISTS}
+    rules = {"classification": {"permanent": ["bank.*"]}}
+    world = world_with(json.dumps(answer).encode(), queue=rules, **target)
+    task_id = swept(world)
+    if expected is None:
+        assert world.task(task_id).status is Status.SUCCEEDED
+    else:
+        assert (outcome(world, task_id)[0], outcome(world, task_id)[2]) == (expected, kind)
+    assert "s3cret" not in repr((world.attempts(task_id), world.told.events, world.told.errors))
+
+
+class TestAnswers:
+    @pytest.mark.parametrize("header", ["Retry-After", "retry-after"])
+    def test_retry_after_is_honoured(self, header: str) -> None:
+        world = world_with(json.dumps({"statusCode": 503, "headers": {header: "120"}}).encode(), answer="http")
+        task = world.task(swept(world))
+        assert task.next_attempt_at == world.clock.now() + timedelta(seconds=120)
+
+    def test_a_retry_after_that_is_no_delay_counts_as_none(self) -> None:
+        world = world_with(json.dumps({"statusCode": 503, "headers": {"Retry-After": "soon"}}).encode(), answer="http")
+        assert outcome(world, swept(world))[2] == "http.503"
+
+    def test_an_envelopes_error_is_kept_whole_and_its_delay_honoured(self) -> None:
+        error = {"type": "Bank", "message": "closed", "code": "bank_closed", "detail": {"until": 9}, "stack": "at a"}
+        answer = {"rdq": {"outcome": "RETRYABLE_FAILURE", "error": error, "retry_after_ms": 60_000}}
+        world = world_with(json.dumps(answer).encode(), deliver="envelope")
+        task_id = swept(world)
+        stored = world.error(task_id)
+        assert (stored.type, stored.message, stored.code) == ("Bank", "closed", "bank_closed")
+        assert (stored.detail, stored.stack) == ({"until": 9}, "at a")
+        assert world.task(task_id).next_attempt_at == world.clock.now() + timedelta(minutes=1)
+
+    @pytest.mark.parametrize(
+        ("answer", "kind"),
+        [({"statusCode": 500}, "http"), ({"batchItemFailures": [{"itemIdentifier": "1"}]}, "sqs")],
+    )
+    def test_a_plain_answer_that_looks_like_failure_is_success_with_a_warning_that_names_the_fix(
+        self, answer: object, kind: str
+    ) -> None:
+        world = world_with(json.dumps(answer).encode(), json.dumps(answer).encode())
+        assert world.task(swept(world)).status is Status.SUCCEEDED
+        swept(world)
+        ((_, warning),) = world.told.errors
+        assert f"answer: {kind}" in str(warning)
+        assert f"queues.{QUEUE}.handlers.charge.answer" in str(warning)
+
+
+FUNCTION_ERRORS: dict[str, tuple[dict[str, Any], str, str | None, str]] = {
+    "Python": (
+        {"errorType": "ValueError", "errorMessage": "no", "stackTrace": ['  File "a.py", line 1\n', "    raise\n"]},
+        "ValueError",
+        '  File "a.py", line 1\n    raise',
+        Code.FAILED,
+    ),
+    "Node": (
+        {"errorType": "TypeError", "errorMessage": "no", "trace": ["TypeError: no", "    at a.js:1:2"]},
+        "TypeError",
+        "TypeError: no\n    at a.js:1:2",
+        Code.FAILED,
+    ),
+    "Java": (
+        {
+            "errorType": "java.lang.IllegalStateException",
+            "errorMessage": "no",
+            "stackTrace": ["shop.Charge.run(Charge.java:7)"],
+            "cause": {
+                "errorType": "java.io.IOException",
+                "errorMessage": "reset",
+                "stackTrace": ["java.net.Socket.read"],
+            },
+        },
+        "java.lang.IllegalStateException",
+        "shop.Charge.run(Charge.java:7)\nCaused by: java.io.IOException: reset\njava.net.Socket.read",
+        Code.FAILED,
+    ),
+    "Go": (
+        {"errorType": "errorString", "errorMessage": "no", "stackTrace": [{"path": "m.go", "line": 3, "label": "run"}]},
+        "errorString",
+        "m.go:3 run",
+        Code.FAILED,
+    ),
+    "a function that exited": (
+        {"errorType": "Runtime.ExitError", "errorMessage": "RequestId: 1 Error: exited"},
+        "rdq.HandlerCrashed",
+        None,
+        Code.HANDLER_PANICKED,
+    ),
+    "a function that ran out of time": (
+        {"errorType": "Sandbox.Timedout", "errorMessage": "Task timed out after 3.00 seconds"},
+        "rdq.Timeout",
+        None,
+        Code.TIMEOUT,
+    ),
+    "time that was up, in older words": (
+        {"errorMessage": "2026-07-20T12:00:00Z 1 Task timed out after 3.00 seconds"},
+        "rdq.Timeout",
+        None,
+        Code.TIMEOUT,
+    ),
+    "something else": ({"oops": 1}, "rdq.Failed", None, Code.FAILED),
+}
+
+
+class TestFailures:
+    @pytest.mark.parametrize("runtime", FUNCTION_ERRORS)
+    def test_a_function_error_is_kept_with_its_own_type_message_and_stack(self, runtime: str) -> None:
+        payload, kind, stack, code = FUNCTION_ERRORS[runtime]
+        world = world_with(failed(**payload))
+        task_id = swept(world)
+        error = world.error(task_id)
+        assert (error.type, error.stack, error.code) == (kind, stack, code)
+        assert payload.get("errorMessage", "") in error.message
+        assert world.attempts(task_id)[0].outcome is RETRYABLE
+
+    def test_the_queues_globs_judge_a_functions_own_types(self) -> None:
+        world = world_with(failed(errorType="CardDeclined"), queue={"classification": {"permanent": ["Card*"]}})
+        assert outcome(world, swept(world))[0] is PERMANENT
+
+    def test_a_function_error_that_is_no_json_is_a_failure_all_the_same(self) -> None:
+        world = world_with(lambda _request: {"FunctionError": "Unhandled", "Payload": _Bytes(b"<html>")})
+        assert outcome(world, swept(world))[2] == "rdq.Failed"
+
+    def test_no_answer_within_the_handlers_time_is_a_timeout(self) -> None:
+        world = world_with(ReadTimeoutError(endpoint_url="https://lambda"))
+        assert outcome(world, swept(world)) == (RETRYABLE, Code.TIMEOUT, "rdq.Timeout")
+
+    def test_an_answer_that_was_lost_is_an_attempt_of_which_nobody_knows_the_end(self) -> None:
+        world = world_with(ConnectionClosedError(endpoint_url="https://lambda"))
+        assert outcome(world, swept(world)) == (RETRYABLE, Code.OUTCOME_UNKNOWN, "rdq.OutcomeUnknown")
+
+    def test_a_function_that_does_not_exist_is_unroutable(self) -> None:
+        world = world_with(refused("ResourceNotFoundException"))
+        assert outcome(world, swept(world)) == (PERMANENT, Code.NOT_REGISTERED, "rdq.Unroutable")
+
+    @pytest.mark.parametrize("code", ["InvalidRequestContentException", "RequestTooLargeException"])
+    def test_a_payload_that_the_service_refuses_is_invalid_input(self, code: str) -> None:
+        world = world_with(refused(code))
+        assert outcome(world, swept(world)) == (PERMANENT, Code.INPUT_INVALID, "rdq.InputInvalid")
+
+
+NOT_REACHED = [
+    refused("TooManyRequestsException"),
+    refused("ServiceException"),
+    refused("AccessDeniedException"),
+    refused("ResourceConflictException"),
+    ConnectTimeoutError(endpoint_url="https://lambda"),
+]
+
+
+class TestNotReached:
+    @pytest.mark.parametrize("error", NOT_REACHED, ids=lambda error: type(error).__name__ + str(error)[-60:])
+    def test_it_is_no_attempt_and_the_task_waits_longer_each_time(self, error: Exception) -> None:
+        world = world_with(*[error] * 12)
+        task_id = swept(world)
+        waits = []
+        for _ in range(11):
+            task = world.task(task_id)
+            assert (task.status, task.attempt_count, task.attempts) == (Status.PENDING, 0, ())
+            assert task.next_attempt_at is not None
+            waits.append((task.next_attempt_at - world.clock.now()).total_seconds())
+            world.clock.advance(task.next_attempt_at - world.clock.now())
+            world.sweep()
+        assert waits == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+        assert world.told.last(EventName.RELEASED).code == Code.UNAVAILABLE
+
+    def test_throttled_for_hours_it_still_has_its_whole_budget(self) -> None:
+        world = world_with(*[refused("TooManyRequestsException")] * 100, b"null", queue={"retry": {"max_attempts": 1}})
+        task_id = swept(world)
+        for _ in range(101):
+            world.clock.advance("5m")
+            world.sweep()
+        task = world.task(task_id)
+        assert (task.status, [attempt.attempt_no for attempt in task.attempts]) == (Status.SUCCEEDED, [1])
+
+    def test_after_dispatch_give_up_it_is_dead_without_an_attempt(self) -> None:
+        world = world_with(*[refused("TooManyRequestsException")] * 100)
+        world.configure(
+            index_shards=1,
+            execution={"handler_timeout": "5s", "dispatch_give_up": "1h"},
+            handlers={"charge": {"function": "charge-fn"}},
+        )
+        task_id = swept(world)
+        for _ in range(11):
+            world.clock.advance("5m")
+            world.sweep()
+        assert world.task(task_id).status is Status.PENDING
+        world.clock.advance("5m")
+        world.sweep()
+        task = world.task(task_id)
+        assert task.failure is not None
+        assert (task.status, task.failure.code, task.attempts) == (Status.DEAD, Code.UNAVAILABLE, ())
+
+    def test_an_attempt_in_between_starts_the_count_anew(self) -> None:
+        throttled = refused("TooManyRequestsException")
+        world = world_with(throttled, throttled, failed(errorType="E"), throttled, queue={"retry": {"jitter": 0}})
+        task_id = swept(world)
+        for _ in range(3):
+            world.clock.advance("1m")
+            world.sweep()
+        task = world.task(task_id)
+        assert (task.attempt_count, task.next_attempt_at) == (1, world.clock.now() + timedelta(seconds=1))
+
+    def test_no_further_task_is_claimed_for_that_function_in_this_sweep_and_others_go_on(self) -> None:
+        world = world_with()
+        world.configure(
+            index_shards=1,
+            dispatch={"concurrency": 1},
+            handlers={"charge": {"function": "charge-fn"}, "refund": {"function": "refund-fn"}},
+        )
+        world.functions.always("charge-fn", refused("TooManyRequestsException"))
+        for ref in ("charge", "charge", "charge", "refund", "charge", "refund"):
+            world.submit(ORDER, ref=ref, content_type="application/json")
+        report = world.sweep(SweepLimits(horizon=timedelta(seconds=30)))
+        assert sorted(world.functions.called) == ["charge-fn", "refund-fn", "refund-fn"]
+        assert (report.released, report.completed) == (1, 2)
+        world.functions.always("charge-fn", b"null")
+        world.clock.advance("10m")
+        assert world.sweep().completed == 4
+
+
+class _Bytes:
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def read(self) -> bytes:
+        return self._content
+
+
+def test_a_handler_that_raises_here_is_not_mistaken_for_a_function() -> None:
+    world = World()
+    world.handler(raises(ReadTimeoutError(endpoint_url="https://elsewhere")))
+    task_id = world.submit()
+    world.sweep(NOW_ONLY)
+    assert world.error(task_id).type == "botocore.exceptions.ReadTimeoutError"

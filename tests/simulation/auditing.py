@@ -1,0 +1,43 @@
+"""What must be true of the audit log: it is only ever added to, and nothing was begun that it doesn't tell of."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from rdq_core.engine.ports import Phase
+from rdq_core.testing.fake_dynamodb import Change
+from tests.simulation.verdict import require
+from tests.simulation.witness import Deed
+
+if TYPE_CHECKING:
+    from rdq_core.testing.fake_dynamodb import Database
+
+AUDIT: Final = "rdq-audit"
+AUDITED: Final = frozenset({"redrive", "purge"})
+
+
+def check_change(change: Change) -> None:
+    """A record was written."""
+    require("an audit record is never changed", change.before in (None, change.after), change.key)
+    require("an audit record stays", change.after is not None, change.key)
+
+
+def check_intent(database: "Database", deed: Deed) -> None:
+    """Somebody's operation has changed a task: that he was going to do it is on record."""
+    op_id = deed.options["op_id"]
+    known = any(op_id in item["detail"]["S"] for item in _of_phase(database, Phase.INTENT))
+    require("what has no intent on record was not begun", known, deed)
+
+
+def check_end(database: "Database", completed: set[str]) -> None:
+    """At the end: each end has its beginning, and whoever was told that all went well has both on record."""
+    begun = {item["operation_id"]["S"] for item in _of_phase(database, Phase.INTENT)}
+    ended = [item["operation_id"]["S"] for phase in (Phase.DONE, Phase.FAILED) for item in _of_phase(database, phase)]
+    require("an operation ends once", len(ended) == len(set(ended)), ended)
+    require("each end on record has its intent", begun.issuperset(ended), set(ended) - begun)
+    told = {item["detail"]["S"] for item in _of_phase(database, Phase.DONE)}
+    missing = [mark for mark in completed if not any(mark in detail for detail in told)]
+    require("what was done is on record", not missing, missing)
+
+
+def _of_phase(database: "Database", phase: Phase) -> Iterator[Mapping[str, Any]]:
+    return (item for item in database.tables[AUDIT].every() if item["phase"]["S"] == phase)
