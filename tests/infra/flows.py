@@ -3,24 +3,29 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from itertools import count
+from typing import Any, Final
 
 from rdq_core import Rdq, Registry
 from rdq_core.config.document import parse_document
 from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.lifecycle import NO_EDIT, Edit
 from rdq_core.domain.references import Reference, ReferenceKind
+from rdq_core.domain.units import parse_duration
 from rdq_core.engine.audit import Principal
+from rdq_core.engine.sweep import SweepLimits
 from rdq_core.ops.audit import AuditDesk
 from rdq_core.ops.garbage import collect
 from rdq_core.ops.queues import QueueDesk
+from rdq_core.runtime.hosting import FunctionHost
+from rdq_core.runtime.kicking import SWEEPER, KickFunction
 from rdq_core.runtime.log import Quiet
+from rdq_core.runtime.telemetry import MetricsSink
 from rdq_core.runtime.wiring import connect
 from rdq_core.stores.dynamodb.claim_check import LASTING
-from rdq_core.stores.dynamodb.schema import Attr
+from rdq_core.stores.dynamodb.schema import Attr, Tables, create_tables
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
-from rdq_core.testing.clock import NoJitter, SkipsSleep
-from rdq_core.testing.embedded import Embedded
+from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
 from tests.dynamodb.verbs import noise
 from tests.infra.access import Watch
 from tests.support.engines import REGION, Engine
@@ -39,34 +44,40 @@ LARGE: Final = 300 * 1024
 OUTSIDE: Final = 5_000
 ANN: Final = Principal("ann", verified=True)
 BUCKET: Final = "rdq-roles"
+_numbers = count(1)
 
 
 class Company:
     """An rdq with a bucket, everybody who works with it, and a watch on what they ask AWS for."""
 
     def __init__(self, engine: Engine) -> None:
-        client, s3 = engine.dynamodb, engine.client("s3")
+        self.client: Any = engine.dynamodb
+        s3 = engine.client("s3")
         s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
-        self.local = Embedded(client, {}, events=Quiet())
-        self.clock = self.local.clock
+        number = next(_numbers)
+        self.tables = Tables(*(f"rdq-{table}-{number}" for table in ("tasks", "dlq", "control", "audit")))
+        create_tables(self.client, self.tables)
+        self.clock = FrozenClock()
+        parts = connect(self.client, self.tables, clock=self.clock, events=Quiet())
         self.store = DynamoTaskStore(
-            client,
-            self.local.tables,
+            self.client,
+            self.tables,
             clock=self.clock,
-            ids=self.local.parts.ids,
+            ids=parts.ids,
             jitter=NoJitter(),
             sleeper=SkipsSleep(self.clock),
             shards_ever=lambda _: 4,
             s3=s3,
             body_bucket=BUCKET,
         )
-        self.local.parts = self.parts = replace(self.local.parts, store=self.store)
-        self.local.rdq = self.rdq = Rdq(parts=self.parts)
+        idle, busy = SkipsSleep(self.clock), FollowsClock(self.clock)
+        self.parts = replace(parts, store=self.store, jitter=NoJitter(), idle=idle, busy=busy)
+        self.rdq = Rdq(parts=self.parts)
         self.registry = Registry(queues=[QUEUE, "short"])
         self.registry.register("charge", self._charge)
         self._answer: bytes | None = b"done"
-        self.watch = Watch(self.local.tables)
-        for each in (client, s3):
+        self.watch = Watch(self.tables)
+        for each in (self.client, s3):
             self.watch.on(each)
         self.parts.editor(ANN).apply(parse_document(QUEUES))
 
@@ -81,8 +92,14 @@ class Company:
     def sweep(self, answer: bytes | None = b"done", *, horizon: str = "0s") -> None:
         """The sweeper runs what is due; None: the handler fails."""
         self._answer = answer
+        self.sweep_with(self.registry, horizon)
+
+    def sweep_with(self, registry: Registry, horizon: str = "0s") -> None:
+        """The same with other handlers."""
+        span = parse_duration(horizon)
         with self.watch.of("sweeper"):
-            self.local.drain(self.registry, horizon=horizon)
+            sweeper = self.parts.sweeper(registry, serves=registry.queues, worker="w:1", rdq=self.rdq)
+            sweeper.sweep(SweepLimits(horizon=span, linger=min(span, parse_duration("2s"))))
 
     def a_dead_one(self, payload: bytes = b"x", **fields: object) -> DeadEntry:
         task_id = self.submit(payload, **fields)
@@ -108,7 +125,7 @@ def a_submitter_submits(company: Company) -> None:
 def a_submitter_commits_what_it_prepared(company: Company) -> None:
     with company.watch.of("submitter"):
         prepared = company.rdq.prepare(QUEUE, "charge", b"x", target="order:9")
-        company.local.client.transact_write_items(TransactItems=prepared.items)
+        company.client.transact_write_items(TransactItems=prepared.items)
 
 
 def a_guard_keeps_a_failed_call(company: Company) -> None:
@@ -154,8 +171,7 @@ def a_sweeper_runs_everything(company: Company) -> None:
 
 def a_sweeper_reclaims(company: Company) -> None:
     task_id = company.submit(concurrency_key="ann")
-    with company.watch.of("sweeper"):
-        company.local.drain(Registry(queues=[QUEUE]))
+    company.sweep_with(Registry(queues=[QUEUE]))
     company.clock.advance("2h")
     company.sweep()
     assert company.rdq.get(task_id).attempts
@@ -194,7 +210,7 @@ def what_is_gone_is_cleaned_up(company: Company) -> None:
     for answer in (None, noise(LARGE)):
         company.sweep(answer)
         company.clock.advance("10s")
-    client, tasks = company.local.client, company.local.tables.tasks
+    client, tasks = company.client, company.tables.tasks
     items = client.query(
         TableName=tasks,
         KeyConditionExpression="task_id = :id",
@@ -210,9 +226,31 @@ def what_is_gone_is_cleaned_up(company: Company) -> None:
             company.store.clean_up({"dynamodb": {"OldImage": lasting}})
 
 
+def new_work_starts_a_sweep(company: Company) -> None:
+    company.parts.queues.put_declared(
+        "calls", {"handlers": {"charge": {"function": "charge-fn"}}}, {}, expected_revision=0
+    )
+    company.rdq.submit("calls", "charge", b"{}")
+    client, tasks = company.client, company.tables.tasks
+    rows = client.scan(TableName=tasks)["Items"]
+    records = [{"eventName": "INSERT", "dynamodb": {"NewImage": row}} for row in rows]
+    started: list[str] = []
+    host = FunctionHost(
+        parts=company.parts,
+        metrics=MetricsSink("kick"),
+        start=lambda function, _: started.append(function),
+        environ={SWEEPER: "sweeper"},
+    )
+    with company.watch.of("kick"):
+        KickFunction(host).kick(records)
+    assert started == ["sweeper"]
+    with company.watch.of("sweeper"):
+        company.parts.wakefulness.fall_asleep("calls")
+
+
 def everybody_asks_for_the_time(company: Company) -> None:
     for role in ("submitter", "sweeper", "operator", "reader", "clean-up", "kick"):
-        clock = connect(company.local.client, company.local.tables).clock
+        clock = connect(company.client, company.tables).clock
         with company.watch.of(role):
             clock.now()
 
@@ -269,6 +307,7 @@ EVERY: Final[tuple[Callable[[Company], None], ...]] = (
     a_sweeper_ends_a_deletion,
     a_sweeper_advances_a_bulk_operation,
     what_is_gone_is_cleaned_up,
+    new_work_starts_a_sweep,
     everybody_asks_for_the_time,
     an_operator_mends,
     an_operator_configures,

@@ -17,7 +17,7 @@ POLICIES: Final = {
     "operator": "OperatorPolicy",
     "reader": "ReaderPolicy",
 }
-ROLES: Final = {"clean-up": "CleanUpRole"}
+ROLES: Final = {"clean-up": "CleanUpRole", "kick": "KickRole"}
 EVERYBODY: Final = (*POLICIES, *ROLES)
 
 _JOBS = "bulk operations are played by the tests of jobs"
@@ -25,7 +25,6 @@ _FUNCTION = "by Lambda itself, or to a function: there is none in this process"
 UNUSED_HERE: Final[Mapping[str, Mapping[str, str]]] = {
     "submitter": {},
     "sweeper": {
-        "dynamodb:UpdateItem on control under kick#*": "a function's sweeps say that they are awake",
         "dynamodb:GetItem on control under jobs#*": _JOBS,
         "dynamodb:Query on control under jobs#*": _JOBS,
         "dynamodb:PutItem on control under jobs#*": _JOBS,
@@ -55,6 +54,15 @@ UNUSED_HERE: Final[Mapping[str, Mapping[str, str]]] = {
         "dynamodb:GetShardIterator on tasks/stream": _FUNCTION,
         "dynamodb:ListStreams on *": _FUNCTION,
         "sqs:SendMessage on UndeliveredQueue": _FUNCTION,
+    },
+    "kick": {
+        "logs:CreateLogStream on KickLogs": _FUNCTION,
+        "logs:PutLogEvents on KickLogs": _FUNCTION,
+        "dynamodb:DescribeStream on tasks/stream": _FUNCTION,
+        "dynamodb:GetRecords on tasks/stream": _FUNCTION,
+        "dynamodb:GetShardIterator on tasks/stream": _FUNCTION,
+        "dynamodb:ListStreams on *": _FUNCTION,
+        "lambda:InvokeFunction on function:sweeper": _FUNCTION,
     },
 }
 """What is granted and not asked for in this process, and why."""
@@ -96,6 +104,10 @@ FORBIDDEN: Final[Mapping[str, tuple[Use, ...]]] = {
         *(Use(f"dynamodb:{action}", "tasks") for action in ("PutItem", "UpdateItem")),
         *(Use(f"dynamodb:{action}", "control", "queues") for action in _WRITES),
         *(Use(f"dynamodb:{action}", "audit") for action in ("Query", *_WRITES)),
+    ),
+    "kick": (
+        *(Use(f"dynamodb:{action}", table) for action in ("GetItem", "Query", *_WRITES) for table in ("tasks", "dlq")),
+        *(Use(f"dynamodb:{action}", "control", "queues") for action in _WRITES),
     ),
 }
 
