@@ -1,72 +1,43 @@
 """The templates as data: the SAM source, its translation, and how their parts are found."""
 
-import copy
 import json
+import os
 import subprocess
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
-
-import yaml
 
 from tests.support.ministack import ROOT
 
 INFRA_BIN: Final = ROOT / ".venv-infra" / "bin"
 SAM: Final = ROOT / "infra" / "sam" / "template.yaml"
-TRANSLATE: Final = ROOT / "tests" / "infra" / "translate.py"
-_LIST_OF: Final = {"GetAtt"}
+TEMPLATE: Final = ROOT / "infra" / "cdk" / "rdq_cdk" / "template.py"
 
 Template = dict[str, Any]
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML with CloudFormation's tags, each as the function that it is short for."""
-
-
-def _function(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
-    value: Any
-    match node:
-        case yaml.ScalarNode():
-            value = loader.construct_scalar(node)
-        case yaml.SequenceNode():
-            value = loader.construct_sequence(node, deep=True)
-        case _:
-            value = loader.construct_mapping(node, deep=True)  # type: ignore[arg-type]
-    if suffix in _LIST_OF and isinstance(value, str):
-        value = value.split(".", 1)
-    return {suffix if suffix in ("Ref", "Condition") else f"Fn::{suffix}": value}
-
-
-_Loader.add_multi_constructor("!", _function)
-
-
 @cache
-def _source() -> Template:
-    template: Template = yaml.load(SAM.read_text(), _Loader)
-    return template
+def _templates() -> str:
+    return run_infra("python", str(TEMPLATE))
 
 
 def sam() -> Template:
-    """The SAM template as it is shipped; the caller may change it."""
-    return copy.deepcopy(_source())
-
-
-@cache
-def _translation() -> str:
-    return run_infra("python", str(TRANSLATE), stdin=json.dumps(_source()))
-
-
-def translated() -> Template:
-    """What CloudFormation makes of the SAM template."""
-    template: Template = json.loads(_translation())
+    """The SAM template as it is written; the caller may change it."""
+    template: Template = json.loads(_templates())["source"]
     return template
 
 
-def run_infra(tool: str, *arguments: str, stdin: str = "") -> str:
+def translated() -> Template:
+    """What CloudFormation makes of it."""
+    template: Template = json.loads(_templates())["translated"]
+    return template
+
+
+def run_infra(tool: str, *arguments: str, cwd: Path = ROOT, **environ: str) -> str:
     """What a tool of the third environment prints. An error is told with all that it has said."""
-    done = subprocess.run(
-        [INFRA_BIN / tool, *arguments], input=stdin, capture_output=True, text=True, check=False, cwd=ROOT
-    )
+    command = [str(INFRA_BIN / tool), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env={**os.environ, **environ})
     assert done.returncode == 0, f"{tool} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
