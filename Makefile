@@ -21,7 +21,7 @@ export UV_LINK_MODE := copy
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test fast check lint mutations simulate test-processes lock clean
+.PHONY: help demo test fast check lint mutations simulate test-processes reference package lock clean
 
 help: ## Print what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,10 +44,13 @@ mutations: $(READY) ## Each write condition made always true: its test fails
 simulate: $(READY) ## Crashes, lost answers, wrong clocks: promises kept
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
+package: $(READY) ## The functions' zips, arm64 and x86 (ARGS="--boto3 pinned")
+	$(BIN)/python infra/package.py $(ARGS)
+
 lint: $(READY) ## Style, format and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy rdq_core tests $(wildcard functions) benchmarks/cost.py benchmarks/throughput.py benchmarks/coldstart.py
+	$(BIN)/mypy rdq_core tests functions infra benchmarks/cost.py benchmarks/throughput.py benchmarks/coldstart.py
 
 check: lint ## The whole gate, as CI runs it
 	$(MAKE) --no-print-directory test
@@ -55,9 +58,13 @@ check: lint ## The whole gate, as CI runs it
 	$(MAKE) --no-print-directory mutations
 	$(MAKE) --no-print-directory simulate
 
+reference: $(READY) ## Write docs/cli.md anew, out of the commands
+	COLUMNS=80 $(BIN)/python -m tests.docs.cli_reference > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
+
 lock: $(UV) ## Pin pyproject.toml's needs (ARGS=--upgrade: the newest)
 	$(call compile,requirements-uv.lock,--group pyproject.toml:setup)
 	$(call compile,requirements-dev.lock,pyproject.toml --all-extras --group dev)
+	$(call compile,requirements-lambda.lock,pyproject.toml --constraints requirements-dev.lock)
 	$(call compile,requirements-ministack.lock,--group pyproject.toml:ministack)
 	$(call compile,requirements-infra.lock,--group pyproject.toml:infra)
 

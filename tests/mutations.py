@@ -24,6 +24,7 @@ _AT_ONCE: Final = 2
 _STORE: Final = "tests/contract/test_store.py::"
 _QUEUES: Final = "tests/contract/test_queues.py::"
 _DELETION: Final = "tests/contract/test_deletion.py::"
+_JOBS: Final = "tests/contract/test_jobs.py::"
 _DYNAMODB: Final = "tests/dynamodb/"
 
 _AWAKE: Final = "tests/contract/test_awake.py::"
@@ -74,6 +75,9 @@ KILLED_BY: Final[dict[str, str]] = {
     "NOBODY_LOOKED_YET": _DELETION + "test_of_hosts_that_would_look_at_the_same_time_one_looks",
     "LOOKED_AT_AS_READ": _DELETION + "test_of_hosts_that_would_look_at_the_same_time_one_looks",
     "IS_NOT_RECORDED": "tests/contract/test_audit.py::test_what_was_recorded_is_never_overwritten",
+    "IS_NEW_JOB": _JOBS + "test_a_job_whose_answer_was_lost_is_made_once_and_another_is_not_put_over_it",
+    "JOB_IS_AS_READ": _JOBS + "test_of_two_who_have_read_the_same_one_goes_on",
+    "NO_SECRET_YET": "tests/dynamodb/test_secret.py::test_of_two_who_find_no_key_one_makes_it",
     "NOBODY_TOOK_YET": _DYNAMODB + "test_rate.py::test_a_sweeper_who_has_seen_nothing_does_not_begin_the_bucket_anew",
     "AWAKE_ENDS_SOONER": _AWAKE + "test_nobody_takes_back_that_another_one_is_awake_for_longer",
     "IS_ASLEEP": _AWAKE + "test_of_many_who_would_start_a_sweep_one_does",

@@ -8,9 +8,25 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rdq_core.cli import audit, dlq, gc, init, local, queue, queue_edits, queue_files, submit, task, worker
+from rdq_core.cli import (
+    audit,
+    dlq,
+    dlq_edits,
+    gc,
+    init,
+    jobs,
+    local,
+    queue,
+    queue_edits,
+    queue_files,
+    status,
+    submit,
+    task,
+    worker,
+)
 from rdq_core.cli.command import Debug, PipeClosed
 from rdq_core.cli.demo import demo
+from rdq_core.cli.examples import examples
 from rdq_core.cli.failures import (
     BUG,
     DONE,
@@ -25,28 +41,31 @@ from rdq_core.cli.failures import (
 )
 from rdq_core.errors import RdqError
 
-_EXAMPLES: Final = """\b
-Examples:
-  rdq demo                        the whole story, without an AWS account
-  rdq local                       a local engine with its tables, to try it on
-  rdq init                        tables on another local engine
-  rdq queue apply queues.yaml     configure; then get, list, stats, ladder
-  rdq queue set billing retry.max_attempts=8 --reason 'bank is down' --for 2h
-  rdq queue pause billing         start nothing more; resume lets it go on
-  rdq submit -q billing -H charge --payload '{"order": 17}' --key order-17
-  rdq submit -q billing -H charge --payloads orders.jsonl
-  rdq worker payments             run the handlers of payments.py
-  rdq task get -q billing --key order-17
-  rdq dlq groups billing          what died, one line a bug
-  rdq dlq redrive billing --group v1:3f2a90c1d0ab --dry-run
-  rdq gc --dry-run                what tasks that are gone have left behind
-"""
+_EXAMPLES: Final = examples(
+    "rdq demo                        the whole story, without an AWS account",
+    "rdq local                       a local engine with its tables, to try it on",
+    "rdq queue apply queues.yaml     configure; then get, list, stats, ladder",
+    "rdq submit -q billing -H charge --payload '{\"order\": 17}' --key order-17",
+    "rdq worker payments             run the handlers of payments.py",
+    "rdq task get -q billing --key order-17",
+)
+_AT_NIGHT: Final = examples(
+    "rdq status                      where a night begins",
+    "rdq dlq groups billing          what died, one line a bug",
+    "rdq dlq show 01M8PXSZ8GHTD2249VSD1FERQ2",
+    "rdq queue pause billing --reason 'the bank is down'",
+    "rdq dlq redrive billing --group v1:3f2a90c1d0ab --dry-run",
+    "rdq dlq redrive billing --group v1:3f2a90c1d0ab --canary 10",
+    "rdq job list                    what is under way; watch, resume, cancel",
+    "rdq audit list billing          who did what, and why",
+    title="At night",
+)
 
 app: Final = typer.Typer(
     name="rdq",
-    epilog=_EXAMPLES,
+    epilog=f"{_EXAMPLES}\n\n{_AT_NIGHT}",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -69,13 +88,15 @@ def _root(*, version: Version = False, debug: Debug = False) -> None:
     """Durable retries with a dead-letter queue, on DynamoDB and Lambda."""
 
 
-for _module in (demo, local, init, submit, worker, gc):
+for _module in (demo, local, init, status, submit, worker, gc):
     _module.register(app)
 for _module in (queue_files, queue_edits):
     _module.register(queue.app)
+dlq_edits.register(dlq.app)
 app.add_typer(queue.app, name="queue")
 app.add_typer(task.app, name="task")
 app.add_typer(dlq.app, name="dlq")
+app.add_typer(jobs.app, name="job")
 app.add_typer(audit.app, name="audit")
 
 

@@ -1,13 +1,13 @@
 """Values of options, read once for all commands: times, durations, headers, files."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from rdq_core.domain.times import parse_time
+from rdq_core.domain.times import format_time, parse_time
 from rdq_core.domain.units import parse_duration
 from rdq_core.errors import InputInvalid
 
@@ -25,6 +25,14 @@ def past(text: str | None, field: str, *, now: datetime) -> datetime | None:
         return now - parse_duration(text)
     except ValueError as problem:
         raise InputInvalid(field, f"{problem}, or an RFC 3339 time with a zone") from None
+
+
+def past_text(text: str | None, field: str, now: Callable[[], datetime]) -> str | None:
+    """The same as requests have it. The clock is asked only when it matters."""
+    if text is None:
+        return None
+    found = moment(text, field) if "-" in text else past(text, field, now=now())
+    return None if found is None else format_time(found)
 
 
 def headers(pairs: Sequence[str]) -> dict[str, str]:

@@ -2,24 +2,26 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 import typer
 
-from rdq_core.cli.arguments import past
+from rdq_core.cli.arguments import past_text
 from rdq_core.cli.command import command
-from rdq_core.cli.connection import parts
+from rdq_core.cli.connection import Asking
+from rdq_core.cli.examples import examples
 from rdq_core.cli.screen import Screen, ago
 from rdq_core.domain.times import parse_time
-from rdq_core.engine.ports import Clock
-from rdq_core.ops.audit import AuditDesk
 
 _LONGEST_NAME: Final = 16
 
 app: Final = typer.Typer(help="The audit log.", no_args_is_help=True)
 
 
-@command(app, "list")
+@command(
+    app, "list", asks=True, epilog=examples("rdq audit list billing --since 24h", "rdq audit list --principal ann")
+)
 def list_records(
     screen: Screen,
     *,
@@ -30,18 +32,16 @@ def list_records(
     cursor: Annotated[str | None, typer.Option(help="Where the page before ended.")] = None,
 ) -> None:
     """List what was done to queues, the newest first. An intent without an end was interrupted."""
-    found = parts()
-    desk = AuditDesk(found.audit, found.queues, clock=found.clock)
-    start = past(since, "since", now=found.clock.now())
-    records = desk.list(queue, principal=principal, since=start, page_size=page_size, cursor=cursor)
-    screen.show(records, lambda: _tell(screen, queue, records, found.clock))
+    ask = Asking(screen)
+    start = past_text(since, "since", ask.now)
+    records = ask("audit.list", queue=queue, principal=principal, since=start, page_size=page_size, cursor=cursor)
+    screen.show(records, lambda: _tell(screen, queue, records, ask.now()))
 
 
-def _tell(screen: Screen, queue: str | None, records: Mapping[str, Any], clock: Clock) -> None:
+def _tell(screen: Screen, queue: str | None, records: Mapping[str, Any], now: datetime) -> None:
     if not records["items"]:
         screen.line("nothing is on record")
         return
-    now = clock.now()
     screen.table(
         ["ago", "what", "", "queue", "who", "why"],
         [

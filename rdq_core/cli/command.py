@@ -12,6 +12,9 @@ from rdq_core.cli.screen import Format, Screen
 Output = Annotated[Format, typer.Option("--output", "-o", help="For people (table), or for programs (json, jsonl).")]
 AsJson = Annotated[bool, typer.Option("--json", help="The same as -o json.")]
 Utc = Annotated[bool, typer.Option("--utc", help="Show times in UTC instead of local time.")]
+Via = Annotated[
+    str | None, typer.Option("--via", metavar="FUNCTION", envvar="RDQ_VIA", help="Ask this ops function, not DynamoDB.")
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 _COMMON = (
@@ -21,36 +24,42 @@ _COMMON = (
     inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug),
 )
 
+_VIA = inspect.Parameter("via", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Via)
+
 
 class PipeClosed(Exception):
     """Nobody reads standard output any more. No OSError, because typer would take that for its own business."""
 
 
 def command(
-    app: typer.Typer, name: str, *, epilog: str | None = None
+    app: typer.Typer, name: str, *, epilog: str | None = None, asks: bool = False
 ) -> Callable[[Callable[..., int | None]], Callable[..., int]]:
     """Register a function as a command.
 
-    Its first argument is the `Screen`; what it returns is the exit code, None is 0.
+    Its first argument is the `Screen`; what it returns is the exit code, None is 0. One that `asks` an operator request
+    can also do so through the ops function.
     """
 
     def decorate(function: Callable[..., int | None]) -> Callable[..., int]:
         @functools.wraps(function)
-        def run(*, output: Format, as_json: bool, utc: bool, debug: bool, **arguments: Any) -> int:  # noqa: ARG001 - debug is for `run`
-            screen = Screen(Format.JSON if as_json and output is Format.TABLE else output, utc=utc)
+        def run(*, output: Format, as_json: bool, utc: bool, via: str | None = None, **arguments: Any) -> int:
+            del arguments["debug"]  # that is for whoever catches what this raises
+            screen = Screen(Format.JSON if as_json and output is Format.TABLE else output, utc=utc, via=via)
             try:
                 return function(screen, **arguments) or 0
             except BrokenPipeError:
                 raise PipeClosed from None
 
-        run.__signature__ = _signature(function)  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in _signature(function).parameters.values()}
+        signature = _signature(function, asks=asks)
+        run.__signature__ = signature  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
         app.command(name, epilog=epilog)(run)
         return run
 
     return decorate
 
 
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
+def _signature(function: Callable[..., Any], *, asks: bool) -> inspect.Signature:
     _screen, *own = inspect.signature(function, eval_str=True).parameters.values()
-    return inspect.Signature([*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own), *_COMMON])
+    mine = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+    return inspect.Signature([*mine, *([_VIA] if asks else []), *_COMMON])

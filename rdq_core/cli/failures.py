@@ -37,6 +37,8 @@ _CODES: Final[Mapping[type[errors.RdqError], int]] = {
     errors.Unavailable: UNAVAILABLE,
     errors.CorruptItem: UNAVAILABLE,
 }
+_BY_CODE: Final[Mapping[str, int]] = {kind.default_code: code for kind, code in _CODES.items()}
+"""For errors that come from elsewhere and have kept nothing but their code."""
 _CHECK_THE_WAY: Final = "check AWS_ENDPOINT_URL, the region and the network, then try again"
 _JSON_FLAGS: Final = frozenset(
     {"--json", "-ojson", "-ojsonl", "-o=json", "-o=jsonl", "--output=json", "--output=jsonl"}
@@ -53,7 +55,8 @@ def exit_code(error: errors.RdqError) -> int:
     """The exit code of an error that rdq raises on purpose."""
     if isinstance(error, Misuse):
         return WRONG_USE
-    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), BUG)
+    by_kind = next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
+    return _BY_CODE.get(error.code, BUG) if by_kind is None else by_kind
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

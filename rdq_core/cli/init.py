@@ -24,7 +24,7 @@ def init(
     ] = False,
 ) -> None:
     """Create the tables on a local engine. Repeating it changes nothing."""
-    from rdq_core.runtime.wiring import dynamodb_client
+    from rdq_core.runtime.wiring import connect, dynamodb_client
     from rdq_core.stores.dynamodb.schema import create_tables
 
     if not is_local() and not create_in_aws:
@@ -34,7 +34,9 @@ def init(
             hint="rdq local serves one here, with its tables; or deploy the template, or say --create-in-aws",
         )
     tables = tables_in()
-    create_tables(dynamodb_client(), tables)
+    client = dynamodb_client()
+    create_tables(client, tables)
+    connect(client, tables).cursor_key.key()  # so that those who may only read find one
     names = tables.as_env()
     document = {"tables": names, "endpoint": os.environ.get("AWS_ENDPOINT_URL")}
     screen.show(document, lambda: _tell(screen, names))

@@ -1,22 +1,31 @@
 """How commands that change tasks end: what was left as it was, and the exit code that follows from it."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from rdq_core.cli.failures import CONFLICT, UNAVAILABLE, tell
 from rdq_core.cli.screen import note
-from rdq_core.ops.mutation import Mutation
+from rdq_core.errors import RdqError
 
 
-def left(done: Mutation) -> str:
+def left(done: Mapping[str, Any]) -> str:
     """What was not changed, to end a sentence with; empty when all was."""
-    counts = ((done.skipped, "skipped"), (done.failed, "failed"))
-    return "".join(f", {number:,} {word}" for number, word in counts if number)
+    return "".join(f", {done[word]:,} {word}" for word in ("skipped", "failed") if done[word])
 
 
-def ended(done: Mutation, *, as_json: bool) -> int | None:
+def refusal(told: Mapping[str, Any]) -> RdqError:
+    """A reason out of a document, as an error again."""
+    return RdqError(told["message"], code=told["code"], task_id=told["id"], hint=told["hint"])
+
+
+def ended(done: Mapping[str, Any], *, as_json: bool) -> int | None:
     """The exit code, with the reasons of what was not done on standard error."""
-    for refusal in done.refusals[:1] if as_json else done.refusals:
-        tell(refusal, as_json=as_json)
-    if not as_json and done.skipped + done.failed > len(done.refusals):
-        note(f"     and {done.skipped + done.failed - len(done.refusals)} more")
-    if done.failed:
+    refusals = done.get("refusals", [])
+    for each in refusals[:1] if as_json else refusals:
+        tell(refusal(each), as_json=as_json)
+    untold = done["skipped"] + done["failed"] - len(refusals)
+    if not as_json and refusals and untold > 0:
+        note(f"     and {untold:,} more")
+    if done["failed"]:
         return UNAVAILABLE
-    return CONFLICT if done.skipped else None
+    return CONFLICT if done["skipped"] and not done.get("preview") else None

@@ -7,11 +7,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from rdq_core.cli.command import command
-from rdq_core.cli.connection import parts
+from rdq_core.cli.connection import Asking
 from rdq_core.cli.screen import Screen, escaped, exact, span
 from rdq_core.config.merge import leaves
 from rdq_core.domain.times import parse_time
-from rdq_core.ops.queues import QueueDesk
 
 app: Final = typer.Typer(help="Queues: their configuration and how full they are.", no_args_is_help=True)
 
@@ -20,10 +19,10 @@ _NO_SETTINGS: Final = frozenset({"queue", "revision", "paused", "shards_ever", "
 Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
 
 
-@command(app, "get")
+@command(app, "get", asks=True)
 def get(screen: Screen, *, queue: Queue) -> None:
     """Show a queue's layers and what is in force."""
-    layers = _desk().get(queue)
+    layers = Asking(screen)("queue.get", queue=queue)
     screen.show(layers, lambda: _tell_queue(screen, queue, layers))
 
 
@@ -82,10 +81,10 @@ def shown(value: object) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
-@command(app, "list")
+@command(app, "list", asks=True)
 def list_queues(screen: Screen) -> None:
     """List the queues."""
-    queues = _desk().list()
+    queues = Asking(screen)("queue.list")
     screen.show(queues, lambda: _tell_queues(screen, queues["items"]))
 
 
@@ -117,10 +116,10 @@ def _marks(each: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, ("PAUSED" if each["paused"] else "", "DELETING" if each["deleting"] else "", over)))
 
 
-@command(app, "ladder")
+@command(app, "ladder", asks=True)
 def ladder(screen: Screen, *, queue: Queue) -> None:
     """Show when a task that always fails is tried, and when it dies."""
-    steps = _desk().ladder(queue)
+    steps = Asking(screen)("queue.ladder", queue=queue)
     screen.show(steps, lambda: _tell_ladder(screen, queue, steps))
 
 
@@ -141,10 +140,10 @@ def _tell_ladder(screen: Screen, queue: str, steps: Mapping[str, Any]) -> None:
     screen.next(f"rdq queue get {queue}")
 
 
-@command(app, "stats")
+@command(app, "stats", asks=True)
 def stats(screen: Screen, *, queue: Queue) -> None:
     """Count the tasks of a queue that wait, run and are dead."""
-    counts = _desk().stats(queue)
+    counts = Asking(screen)("queue.stats", queue=queue)
     screen.show(counts, lambda: _tell_stats(screen, queue, counts))
 
 
@@ -160,8 +159,3 @@ def _tell_stats(screen: Screen, queue: str, counts: Mapping[str, Any]) -> None:
         ]
     )
     screen.next(f"rdq dlq groups {queue}" if counts["dead"] else f"rdq queue get {queue}")
-
-
-def _desk() -> QueueDesk:
-    found = parts()
-    return QueueDesk(found.queues, found.store, clock=found.clock)

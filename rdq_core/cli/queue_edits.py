@@ -2,31 +2,40 @@
 
 import sys
 from collections.abc import Mapping
-from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
 from rdq_core.cli.command import command
-from rdq_core.cli.connection import parts, principal
+from rdq_core.cli.connection import Asking
 from rdq_core.cli.failures import Misuse
 from rdq_core.cli.queue import Queue, override_state, shown, told_time
 from rdq_core.cli.screen import Screen
-from rdq_core.domain.units import parse_duration
-from rdq_core.errors import InputInvalid
-from rdq_core.ops.queue_edits import FOR_EVER, QueueEditor
-
-_NEVER: Final = "never"
 
 Reason = Annotated[str | None, typer.Option("--reason", help="Why, for those who look at it later.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    command(app, "set")(set_)
-    command(app, "pause")(pause)
-    command(app, "resume")(resume)
-    command(app, "delete")(delete)
+    command(app, "set", asks=True)(set_)
+    command(app, "pause", asks=True)(pause)
+    command(app, "resume", asks=True)(resume)
+    command(app, "delete", asks=True)(delete)
+
+
+def can_ask(screen: Screen) -> bool:
+    """Whether there is somebody at a terminal to ask."""
+    return screen.is_for_people and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirmed(screen: Screen, question: str) -> None:
+    """Ask before something that can't be undone. Where nobody can be asked it is refused."""
+    if not can_ask(screen):
+        raise Misuse(
+            f"this would {question.rstrip('?')}, and nobody can be asked",
+            hint="add --yes, or --dry-run to count only",
+        )
+    typer.confirm(question, abort=True, err=True)
 
 
 def set_(
@@ -47,11 +56,9 @@ def set_(
     A queue has one override, with one reason and one end: what was set before stays, and without --for its end as well.
     """
     _check_set(assignments, reason, lasts, clear=clear)
-    editor = _editor()
-    if clear:
-        done = editor.clear(queue, reason=reason)
-    else:
-        done = editor.set(queue, assignments or (), reason=reason or "", lasts=_span(lasts))
+    done = Asking(screen)(
+        "queue.set", queue=queue, set=assignments or None, clear=clear or None, lasts=lasts, reason=reason
+    )
     screen.show(done, lambda: _tell_set(screen, queue, done))
 
 
@@ -62,15 +69,6 @@ def _check_set(assignments: list[str] | None, reason: str | None, lasts: str | N
         raise Misuse("there is nothing to set: give KEY=VALUE, or --clear")
     if not clear and not reason:
         raise Misuse("the reason is missing: give --reason TEXT")
-
-
-def _span(lasts: str | None) -> timedelta | None:
-    if lasts is None:
-        return None
-    try:
-        return FOR_EVER if lasts == _NEVER else parse_duration(lasts)
-    except ValueError as problem:
-        raise InputInvalid("for", f"{problem}, or never") from None
 
 
 def _tell_set(screen: Screen, queue: str, done: Mapping[str, Any]) -> None:
@@ -86,7 +84,7 @@ def _tell_set(screen: Screen, queue: str, done: Mapping[str, Any]) -> None:
 
 def pause(screen: Screen, *, queue: Queue, reason: Reason = None) -> None:
     """Start nothing more of a queue. Submits and cancels go on."""
-    done = _editor().pause(queue, reason=reason)
+    done = Asking(screen)("queue.pause", queue=queue, reason=reason)
     screen.show(done, lambda: _tell_paused(screen, queue, done))
 
 
@@ -99,7 +97,7 @@ def _tell_paused(screen: Screen, queue: str, done: Mapping[str, Any]) -> None:
 
 def resume(screen: Screen, *, queue: Queue) -> None:
     """Let a paused queue go on."""
-    done = _editor().resume(queue)
+    done = Asking(screen)("queue.resume", queue=queue)
     screen.show(done, lambda: _tell_resumed(screen, queue, done))
 
 
@@ -121,9 +119,9 @@ def delete(
 
     Sweeps take the second step by themselves, six minutes later at the earliest; so does this command, given again.
     """
-    if not yes and screen.is_for_people and sys.stdin.isatty() and sys.stderr.isatty():
+    if not yes and can_ask(screen):
         typer.confirm(f"refuse all submits to {queue} from now on?", abort=True, err=True)
-    done = _editor().delete(queue, reason=reason)
+    done = Asking(screen)("queue.delete", queue=queue, reason=reason)
     screen.show(done, lambda: _tell_deletion(screen, queue, done))
 
 
@@ -145,7 +143,3 @@ def _tell_deletion(screen: Screen, queue: str, done: Mapping[str, Any]) -> None:
         screen.line("It is paused: until it is resumed, nothing of this is run.")
     look = [f"rdq dlq groups {queue}"] if done["dead"] else []
     screen.next(*look, f"rdq queue delete {queue}")
-
-
-def _editor() -> QueueEditor:
-    return parts().editor(principal())

@@ -1,21 +1,21 @@
 """`rdq queue apply`, `check`, `diff`: configuration files."""
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
 
 import typer
 
 from rdq_core.cli.arguments import content
 from rdq_core.cli.command import command
-from rdq_core.cli.connection import parts, principal
+from rdq_core.cli.connection import Asking
 from rdq_core.cli.failures import CONFLICT, tell
+from rdq_core.cli.mutations import refusal
 from rdq_core.cli.queue import shown
 from rdq_core.cli.screen import Screen, counted, escaped
 from rdq_core.config.document import Document, parse_document
 from rdq_core.config.refusals import THE_FILE
 from rdq_core.errors import ConfigInvalid
-from rdq_core.ops.queue_edits import Applied
-from rdq_core.ops.queues import Change, Difference, QueueDesk, checked
+from rdq_core.ops.queues import Change, checked
 from rdq_core.ops.views import listed
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="YAML or JSON; - is standard input.")]
@@ -24,8 +24,8 @@ File = Annotated[str, typer.Argument(metavar="FILE", help="YAML or JSON; - is st
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     command(app, "check")(check)
-    command(app, "diff")(diff)
-    command(app, "apply")(apply)
+    command(app, "diff", asks=True)(diff)
+    command(app, "apply", asks=True)(apply)
 
 
 def check(screen: Screen, *, file: File) -> None:
@@ -42,26 +42,24 @@ def _tell_valid(screen: Screen, file: str, document: Document) -> None:
 
 def diff(screen: Screen, *, file: File) -> int | None:
     """Show how a file differs from what is declared. Exit code 4 when it does; nothing is changed."""
-    document = _read(file)
-    found = parts()
-    differences = QueueDesk(found.queues, found.store, clock=found.clock).diff(document)
-    screen.show(listed(each.as_dict() for each in differences), lambda: _tell_differences(screen, file, differences))
-    return None if all(each.result is Change.UNCHANGED for each in differences) else CONFLICT
+    answer = Asking(screen)("queue.diff", config=_config(_read(file)))
+    differs = any(each["result"] != Change.UNCHANGED for each in answer["items"])
+    screen.show(answer, lambda: _tell_differences(screen, file, answer["items"], differs=differs))
+    return CONFLICT if differs else None
 
 
-def _tell_differences(screen: Screen, file: str, differences: Sequence[Difference]) -> None:
+def _tell_differences(screen: Screen, file: str, differences: Sequence[Mapping[str, Any]], *, differs: bool) -> None:
     for each in differences:
-        screen.line(f"{each.queue}: {_RESULTS[each.result]}")
-        if each.changes:
-            rows = [(key, shown(stored), shown(wanted)) for key, (stored, wanted) in each.changes.items()]
+        screen.line(f"{each['queue']}: {_RESULTS[each['result']]}")
+        if each["changes"]:
+            rows = [(change["key"], shown(change["stored"]), shown(change["file"])) for change in each["changes"]]
             screen.table(["setting", "stored", "file"], rows, stretch=2)
-        if each.is_override_suspended:
+        if each.get("override_suspended"):
             screen.line("its override contradicts the file and would be suspended")
-    changed = any(each.result is not Change.UNCHANGED for each in differences)
-    screen.next(f"rdq queue apply {_named(file)}" if changed else f"rdq queue get {differences[0].queue}")
+    screen.next(f"rdq queue apply {_named(file)}" if differs else f"rdq queue get {differences[0]['queue']}")
 
 
-_RESULTS = {
+_RESULTS: Final[Mapping[str, str]] = {
     Change.CREATED: "would be created",
     Change.CHANGED: "would be changed",
     Change.UNCHANGED: "is as the file says",
@@ -71,23 +69,30 @@ _RESULTS = {
 
 def apply(screen: Screen, *, file: File) -> int | None:
     """Declare the queues of a file. Queues that it doesn't name are never touched."""
-    document = _read(file)
-    applied = parts().editor(principal()).apply(document)
-    screen.show(listed(each.as_dict() for each in applied), lambda: _tell_applied(screen, applied))
-    refused = [each.error for each in applied if each.error is not None]
+    answer = Asking(screen)("queue.apply", config=_config(_read(file)))
+    applied = answer["items"]
+    screen.show(answer, lambda: _tell_applied(screen, applied))
+    refused = [each["error"] for each in applied if "error" in each]
     for error in refused:
-        tell(error, as_json=not screen.is_for_people)
+        tell(refusal(error), as_json=not screen.is_for_people)
     return CONFLICT if refused else None
 
 
-def _tell_applied(screen: Screen, applied: Sequence[Applied]) -> None:
+def _tell_applied(screen: Screen, applied: Sequence[Mapping[str, Any]]) -> None:
     screen.table(
-        ["queue", "result", "revision"], [(each.queue, each.result, each.revision) for each in applied], stretch=0
+        ["queue", "result", "revision"],
+        [(each["queue"], each["result"], each["revision"]) for each in applied],
+        stretch=0,
     )
     for each in applied:
-        if each.is_override_suspended:
-            screen.line(f"the override of {each.queue} contradicts what was declared and is suspended")
-    screen.next(f"rdq queue get {applied[0].queue}")
+        if each.get("override_suspended"):
+            screen.line(f"the override of {each['queue']} contradicts what was declared and is suspended")
+    screen.next(f"rdq queue get {applied[0]['queue']}")
+
+
+def _config(document: Document) -> dict[str, Any]:
+    """A file that was read and checked here, as requests have it: what is wrong in it is told with its line."""
+    return {"config_version": 1, "defaults": dict(document.defaults), "queues": dict(document.queues)}
 
 
 def _read(file: str) -> Document:

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from rich.cells import cell_len, set_cell_size
 
+from rdq_core.domain.times import parse_time
+
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 _WIDEST: Final = 160
 _NARROWEST: Final = 12
@@ -37,10 +39,14 @@ class Format(StrEnum):
 
 
 class Screen:
-    """Standard output of one command. `utc` shows people times in UTC instead of the machine's own zone."""
+    """Standard output of one command. `utc` shows people times in UTC instead of the machine's own zone.
 
-    def __init__(self, kind: Format, *, utc: bool = False) -> None:
+    `via` is the ops function that the command asks, None where it asks DynamoDB itself.
+    """
+
+    def __init__(self, kind: Format, *, utc: bool = False, via: str | None = None) -> None:
         self.kind = kind
+        self.via = via
         self._zone = UTC if utc else None
 
     @property
@@ -87,6 +93,10 @@ class Screen:
         width = max((len(name) for name, _ in shown), default=0)
         for name, value in shown:
             _write(f"{name:<{width}}  {escaped(value)}")
+
+    def moment(self, text: str | None) -> str | None:
+        """A moment out of a document, as people read it."""
+        return None if text is None else self.time(parse_time(text, "time"))
 
     def time(self, moment: datetime | None) -> str | None:
         """A moment as people read it."""

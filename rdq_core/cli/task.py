@@ -1,30 +1,30 @@
-"""`rdq task`: one task with its whole history."""
+"""`rdq task`: one task with its whole history; what waits and runs; stopping it."""
 
-from datetime import datetime
-from typing import Annotated, Final
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
 import typer
 
+from rdq_core.cli.attempts import tell_attempts
 from rdq_core.cli.command import command
-from rdq_core.cli.connection import parts
-from rdq_core.cli.mutations import ended, left
-from rdq_core.cli.screen import Screen, counted, escaped, failure, size
-from rdq_core.domain.attempt import Attempt
-from rdq_core.domain.task import Status, Task
-from rdq_core.errors import InputInvalid
-from rdq_core.ops.mutation import Mutation
-from rdq_core.ops.tasks import TaskDesk
-from rdq_core.ops.views import mutation_view, task_view
+from rdq_core.cli.connection import Asking, Document
+from rdq_core.cli.examples import examples
+from rdq_core.cli.failures import Misuse
+from rdq_core.cli.mutations import ended, left, refusal
+from rdq_core.cli.payloads import payload_text
+from rdq_core.cli.queue_edits import Reason, confirmed
+from rdq_core.cli.screen import Screen, ago, counted, escaped, size
+from rdq_core.domain.times import parse_time
 
 app: Final = typer.Typer(help="Tasks.", no_args_is_help=True)
 
-_LAST_FRAMES: Final = 8
-_SHOWN_BYTES: Final = 4096
-
 ShowPayload = Annotated[bool, typer.Option("--show-payload", help="Show the payload, not only its size and digest.")]
+ShowStacks = Annotated[bool, typer.Option("--stacks", help="Show each attempt's stack, not only the newest one's end.")]
+StatusName = Annotated[str | None, typer.Option("--status", help="PENDING or IN_FLIGHT.")]
+HandlerRef = Annotated[str | None, typer.Option("--handler", help="The handler ref.")]
 
 
-@command(app, "get")
+@command(app, "get", asks=True)
 def get(
     screen: Screen,
     *,
@@ -32,115 +32,149 @@ def get(
     queue: Annotated[str | None, typer.Option("--queue", "-q", help="With --key: the queue.")] = None,
     key: Annotated[str | None, typer.Option("--key", help="The business key that it was submitted with.")] = None,
     show_payload: ShowPayload = False,
+    stacks: ShowStacks = False,
 ) -> None:
     """Show a task, by id, or by queue and business key."""
-    from rdq_core.client.rdq import Rdq
-
-    try:
-        task = Rdq(parts=parts()).get(task_id, queue=queue, key=key)
-    except InputInvalid as refused:
-        refused.hint = refused.hint or "rdq task get ID, or by its business key: rdq task get -q QUEUE --key KEY"
-        raise
-    screen.show(task_view(task, show_payload=show_payload), lambda: show(screen, task, show_payload=show_payload))
-    if screen.is_for_people and task.status is Status.DEAD:
-        screen.next(f"rdq dlq redrive {task.queue} {task.id}")
+    task = Asking(screen)("task.get", id=task_id, queue=queue, key=key, show_payload=show_payload)
+    screen.show(task, lambda: show(screen, task, stacks=stacks))
+    if screen.is_for_people and task["status"] == "DEAD":
+        screen.next(f"rdq dlq redrive {task['queue']} {task['id']}")
 
 
-@command(app, "cancel")
+@command(app, "list", asks=True, epilog=examples("rdq task list billing --status IN_FLIGHT"))
+def list_tasks(
+    screen: Screen,
+    *,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")],
+    status: StatusName = None,
+    handler: HandlerRef = None,
+    page_size: Annotated[int, typer.Option(help="How many at most, 1 to 500.")] = 50,
+    cursor: Annotated[str | None, typer.Option(help="Where the page before ended.")] = None,
+) -> None:
+    """List what waits and runs in a queue. What has ended is in no list but the DLQ's."""
+    ask = Asking(screen)
+    page = ask("task.list", queue=queue, status=status, handler=handler, page_size=page_size, cursor=cursor)
+    screen.show(page, lambda: _tell_tasks(screen, ask, queue, page))
+
+
+def _tell_tasks(screen: Screen, ask: Asking, queue: str, page: Mapping[str, Any]) -> None:
+    items, cursor = page["items"], page["next_cursor"]
+    more = [f"rdq task list {queue} --cursor {cursor}"] if cursor else []
+    if not items:
+        screen.line("nothing like that so far" if cursor else f"nothing like that waits or runs in {queue}")
+        screen.next(*more or [f"rdq status {queue}"])
+        return
+    now = ask.now()
+    screen.table(
+        ["id", "status", "due", "handler"],
+        [
+            (each["id"], each["status"], ago(parse_time(each["due_at"], "time"), now), each["handler_ref"])
+            for each in items
+        ],
+        stretch=3,
+    )
+    screen.next(f"rdq task get {items[0]['id']}", *more)
+
+
+@command(
+    app,
+    "cancel",
+    asks=True,
+    epilog=examples(
+        "rdq task cancel 01M8PXSZ8GHTD2249VSD1FERQ2",
+        "rdq task cancel -q billing --handler charge --dry-run",
+        "rdq task cancel -q billing --all --reason 'wrong tariff'",
+    ),
+)
 def cancel(
     screen: Screen,
     *,
-    task_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="The tasks' ids.")],
+    task_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The tasks' ids.")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", "-q", help="Or those of this queue:")] = None,
+    status: StatusName = None,
+    handler: HandlerRef = None,
+    everything: Annotated[bool, typer.Option("--all", help="Whatever waits or runs in the queue.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count them, and change nothing.")] = False,
+    reason: Reason = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
 ) -> int | None:
-    """Stop tasks that wait or run, for good. What a running handler does after that doesn't count."""
-    found = parts()
-    done = TaskDesk(found.store, found.canceller(), ids=found.ids).cancel(task_ids, dry_run=dry_run)
-    if done.selected == 1 and done.refusals:
-        raise done.refusals[0]
-    screen.show(mutation_view(done), lambda: _tell_cancelled(screen, task_ids[0], done))
+    """Stop tasks that wait or run, for good. What a running handler does after that doesn't count.
+
+    Choose them by ids, or by a queue and filters, or --all. All but ids need --yes where nobody can be asked.
+    """
+    ask = Asking(screen)
+    if queue is None:
+        if reason is not None:
+            raise Misuse("--reason goes on record for a queue: give -q QUEUE with filters, or leave it out")
+        return _by_ids(screen, ask, task_ids or [], dry_run=dry_run)
+    chosen = {"queue": queue, "ids": task_ids or None, "status": status, "handler": handler, "all": everything or None}
+    if not (dry_run or yes):
+        would = _summed(ask, chosen, dry_run=True)
+        if would["selected"]:
+            confirmed(screen, f"cancel {counted(would['selected'], 'task')} of {queue} for good?")
+    done = _summed(ask, {**chosen, "reason": reason}, dry_run=dry_run)
+    screen.show(_shape(done), lambda: _tell_cancelled(screen, f"rdq status {queue}", done))
     return ended(done, as_json=not screen.is_for_people)
 
 
-def _tell_cancelled(screen: Screen, first: str, done: Mutation) -> None:
-    if done.dry_run:
-        stoppable = done.selected - done.skipped - done.failed
+def _by_ids(screen: Screen, ask: Asking, task_ids: list[str], *, dry_run: bool) -> int | None:
+    done = ask("task.cancel", ids=task_ids, dry_run=dry_run or None)
+    if done["selected"] == 1 and done.get("refusals"):
+        raise refusal(done["refusals"][0])
+    screen.show(_shape(done), lambda: _tell_cancelled(screen, f"rdq task get {task_ids[0]}", done))
+    return ended(done, as_json=not screen.is_for_people)
+
+
+def _summed(ask: Asking, chosen: Mapping[str, Any], *, dry_run: bool) -> Document:
+    """All the pages of a cancel by filter, summed up."""
+    total = page = ask("task.cancel", **chosen, dry_run=dry_run or None)
+    while page["next_cursor"] is not None:
+        page = ask("task.cancel", **chosen, dry_run=dry_run or None, cursor=page["next_cursor"])
+        counts = {name: total[name] + page[name] for name in ("selected", "done", "skipped", "failed")}
+        total = {**total, **counts, "refusals": [*total.get("refusals", []), *page.get("refusals", [])][:20]}
+    return total
+
+
+def _shape(done: Mapping[str, Any]) -> Document:
+    return {name: done[name] for name in ("selected", "done", "skipped", "failed", "dry_run", "job_id")}
+
+
+def _tell_cancelled(screen: Screen, next_command: str, done: Mapping[str, Any]) -> None:
+    if done["dry_run"]:
+        stoppable = done["selected"] - done["skipped"] - done["failed"]
         screen.line(f"{counted(stoppable, 'task')} would be cancelled; nothing was changed")
         screen.next("the same command without --dry-run")
         return
-    screen.line(f"{counted(done.done, 'task')} cancelled{left(done)}")
-    screen.next(f"rdq task get {first}")
+    screen.line(f"{counted(done['done'], 'task')} cancelled{left(done)}")
+    screen.next(next_command)
 
 
-def show(screen: Screen, task: Task, *, show_payload: bool) -> None:
-    """Print a task for people: what it is, why it is where it is, and each attempt."""
-    screen.line(f"{task.id}  {task.status}")
+def show(screen: Screen, task: Mapping[str, Any], *, stacks: bool) -> None:
+    """Print a task for people: what it is, why it is where it is, and each attempt, the newest first."""
+    screen.line(f"{task['id']}  {task['status']}")
     screen.fields(_facts(screen, task))
-    if task.attempts:
+    if task["attempts"]:
         screen.line()
-        screen.table(
-            ["#", "started", "took", "outcome", "code", "error"],
-            [_attempt_row(screen, attempt) for attempt in task.attempts],
-            stretch=5,
-        )
-        _show_last_error(screen, task.attempts[-1])
-    if show_payload:
+        tell_attempts(screen, task["attempts"], stacks=stacks)
+    if "payload" in task:
         screen.line()
-        screen.line(escaped(_payload_text(task.payload)))
+        screen.line(escaped(payload_text(task["payload"])))
 
 
-def _facts(screen: Screen, task: Task) -> list[tuple[str, object]]:
-    why = task.failure
+def _facts(screen: Screen, task: Mapping[str, Any]) -> list[tuple[str, object]]:
+    why, redriven = task["failure"], task["redrive_count"]
+    result = task["result"]
     return [
-        ("queue", task.queue),
-        ("handler", " ".join(filter(None, (task.handler_ref, task.handler_version)))),
-        ("key", task.headers.get("rdq.key")),
-        ("payload", f"{size(len(task.payload))}, {task.payload_content_type}"),
-        ("submitted", screen.time(task.created_at)),
-        ("due", screen.time(task.next_attempt_at)),
-        ("lease ends", screen.time(task.lease_expires_at)),
-        ("ended", screen.time(task.completed_at)),
-        ("attempts", f"{task.attempt_count} of the present budget, {len(task.attempts)} in all"),
-        ("redriven", counted(task.redrive_count, "time") if task.redrive_count else None),
-        ("failure", None if why is None else why.code),
-        ("result", None if task.result is None else f"{size(len(task.result))}, {task.result_content_type}"),
+        ("queue", task["queue"]),
+        ("handler", " ".join(filter(None, (task["handler_ref"], task["handler_version"])))),
+        ("key", task["headers"].get("rdq.key")),
+        ("payload", f"{size(task['payload_size'])}, {task['payload_content_type']}"),
+        ("submitted", screen.moment(task["created_at"])),
+        ("due", screen.moment(task["next_attempt_at"])),
+        ("lease ends", screen.moment(task["lease_expires_at"])),
+        ("ended", screen.moment(task["completed_at"])),
+        ("attempts", f"{task['attempt_count']} of the present budget, {len(task['attempts'])} in all"),
+        ("redriven", counted(redriven, "time") if redriven else None),
+        ("failure", None if why is None else why["code"]),
+        ("result", None if result is None else f"{size(len(result) * 3 // 4)}, {task['result_content_type']}"),
     ]
-
-
-def _attempt_row(screen: Screen, attempt: Attempt) -> tuple[object, ...]:
-    error = attempt.error
-    told = None if error is None else failure(error.type, error.message)
-    started = screen.time(attempt.started_at)
-    return (
-        attempt.attempt_no,
-        started and started.partition(" ")[2],
-        _took(attempt.started_at, attempt.finished_at),
-        attempt.outcome.removesuffix("_FAILURE"),
-        None if error is None else error.code,
-        told,
-    )
-
-
-def _took(started: datetime, finished: datetime | None) -> str:
-    return "?" if finished is None else f"{(finished - started).total_seconds():.2f}s"
-
-
-def _show_last_error(screen: Screen, attempt: Attempt) -> None:
-    error = attempt.error
-    if error is None:
-        return
-    screen.line()
-    screen.line(f"{escaped(error.type)}: {escaped(error.message or '')}")
-    for line in (error.stack or "").rstrip().splitlines()[-_LAST_FRAMES:]:
-        screen.line(f"  {escaped(line)}")
-
-
-def _payload_text(payload: bytes) -> str:
-    """The payload as text where it is some, else as hex; cut, because a terminal is no file."""
-    shown, cut = payload[:_SHOWN_BYTES], len(payload) > _SHOWN_BYTES
-    try:
-        text = shown.decode()
-    except UnicodeDecodeError as problem:
-        is_torn = cut and problem.start > _SHOWN_BYTES - 4
-        text = shown[: problem.start].decode() if is_torn else shown.hex(" ")
-    return f"{text} ... ({size(len(payload))} in all; -o json gives it whole)" if cut else text

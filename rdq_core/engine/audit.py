@@ -45,10 +45,7 @@ class Auditor:
         Raises InputInvalid for a reason that is too long, StoreFailed or Unavailable when the intent can't be stored:
         the operation is then not begun.
         """
-        if reason is not None:
-            limits.check_text("reason", reason, most=MAX_REASON_BYTES)
-        intent = self._record(operation, queue, reason, Phase.INTENT, detail or {})
-        self._log.append(intent)
+        intent = self.begin(operation, queue, reason=reason, detail=detail)
         result: dict[str, Any] = {}
         try:
             yield result
@@ -61,6 +58,16 @@ class Auditor:
         except StoreFailed as failed:
             failed.hint = f"{operation} of {queue} was done all the same, and the audit log has its intent"
             raise
+
+    def begin(
+        self, operation: str, queue: str, *, reason: str | None = None, detail: Mapping[str, Any] | None = None
+    ) -> AuditRecord:
+        """Record an intent, whose end somebody else will record. Raises as `recorded` does."""
+        if reason is not None:
+            limits.check_text("reason", reason, most=MAX_REASON_BYTES)
+        intent = self._record(operation, queue, reason, Phase.INTENT, detail or {})
+        self._log.append(intent)
+        return intent
 
     def _end(self, intent: AuditRecord, phase: Phase, detail: Mapping[str, Any]) -> None:
         self._log.append(self._record(intent.operation, intent.queue, intent.reason, phase, detail, of=intent))

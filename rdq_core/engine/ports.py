@@ -7,7 +7,7 @@ not fit the state, and `StoreFailed` when storage did not answer.
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, StrEnum
@@ -17,6 +17,7 @@ from rdq_core.config.settings import QueueSettings, RateLimit
 from rdq_core.config.stored import Override, StoredQueue
 from rdq_core.domain.attempt import Attempt, Outcome
 from rdq_core.domain.dead import DeadEntry
+from rdq_core.domain.job import Job
 from rdq_core.domain.lease import Claim, Grant, Unreached
 from rdq_core.domain.lifecycle import Edit, Result
 from rdq_core.domain.outcome import OutcomeMapper
@@ -329,8 +330,14 @@ class TaskStore(Remains, Protocol):
         """The DLQ entry of a task, read consistently. None unless it is dead."""
         ...
 
+    def bears_mark(self, task_id: str, op_id: str) -> bool:
+        """Whether the last cancel or redrive of a task was this request's, read consistently."""
+        ...
+
     def dead(self, queue: str, *, limit: int, after: Any = None) -> Page[DeadEntry]:
-        """The DLQ of a queue, at most `limit` entries of it; each entry that stays is listed once over the pages."""
+        """The DLQ of a queue, oldest death first, at most `limit` entries of it; each entry that stays is listed once
+        over the pages. `next` is plain JSON data.
+        """
         ...
 
     def counts(self, queue: str) -> QueueCounts:
@@ -484,10 +491,49 @@ class AuditLog(Protocol):
 
 
 class JobStore(Protocol):
-    """Long operations that survive whoever runs them."""
+    """Where bulk operations are written down: each change under the revision that its writer has read."""
 
-    def open_jobs(self) -> Iterable[str]:
-        """The ids of jobs that are not done."""
+    def create(self, job: Job) -> None:
+        """Store a new job, once: the same again changes nothing. Raises StoreFailed when it isn't stored."""
+        ...
+
+    def get(self, job_id: str) -> Job | None:
+        """A job, read consistently, open or ended. Raises CorruptItem when it can't be read."""
+        ...
+
+    def open_jobs(self) -> Sequence[Job]:
+        """The jobs that are not filed, the oldest first, read consistently. What can't be read is left out."""
+        ...
+
+    def ended_jobs(self, *, limit: int) -> Sequence[Job]:
+        """The jobs that were filed, the newest first."""
+        ...
+
+    def replace(self, seen: Job, job: Job) -> bool:
+        """Put `job` in the place of the open job that was `seen`. False, and nothing written, when it has changed."""
+        ...
+
+    def file(self, job: Job) -> None:
+        """Move a job that is over, as it was seen, from the open ones to the ended. Safe to repeat."""
+        ...
+
+
+class CursorKey(Protocol):
+    """What page cursors are signed with."""
+
+    def key(self) -> bytes:
+        """The key of this installation, the same for all of its programs; made when there is none."""
+        ...
+
+
+class Chores(Protocol):
+    """What a host does besides its tasks, a little at a time."""
+
+    def step(self, *, until: datetime) -> datetime | None:
+        """Do what is due, and begin nothing more after `until`. When there is more to do; None while there isn't.
+
+        Never raises for what goes wrong with one of them.
+        """
         ...
 
 

@@ -22,6 +22,7 @@ from rdq_core.engine.lane import Lane
 from rdq_core.engine.ports import (
     KEY_BUSY,
     Candidate,
+    Chores,
     Clock,
     ErrorSink,
     Jitter,
@@ -43,6 +44,9 @@ from rdq_core.errors import StoreFailed
 
 _FAR_AHEAD: Final = timedelta(days=1)
 _LONGEST_WAIT: Final = timedelta(seconds=1)
+_SLICE: Final = timedelta(milliseconds=250)
+_CHORES: Final = "rdq.chores"
+"""Where their due time is kept, under a name that no queue can have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +85,7 @@ class SweepParts:
     """What a sweep works with. `serves` are the queues, `host` is the kind of host that this is.
 
     `wakefulness` is where it says that it is awake; None for hosts that nobody needs to start.
+    `chores` is what it does besides, for a slice of its time.
     """
 
     store: TaskStore
@@ -100,6 +105,7 @@ class SweepParts:
     busy: Sleeper
     on_error: ErrorSink
     wakefulness: Wakefulness | None = None
+    chores: Chores | None = None
 
 
 class Sweeper:
@@ -165,16 +171,24 @@ class _Sweep:
                 wakes = [self._turn(queue, lane) for queue, lane in self._lanes.items()]
                 if begins_cycle:
                     self._parts.renewals.step()
+                    self._do_chores()
+                wakes.append(self._upcoming.get(_CHORES))
                 next_look = min((moment for moment in wakes if moment is not None), default=None)
                 # A run that began or ended since may have left work that this look didn't see.
                 if self._changes == changes and self._is_done(next_look):
                     break
                 self._wait(next_look)
-            hurried = not self._stop.requested and (self._is_out_of_time() or bool(self._out_of_time))
+            ran_out = self._has_run_out_of_time()
             self._vigil.end()
             asleep_since = self._clock.now()
             self._wait_for_runs()
-        return replace(self._tally.report(), left=self._last_look(asleep_since) if hurried else ())
+        return replace(self._tally.report(), left=self._last_look(asleep_since) if ran_out else ())
+
+    def _has_run_out_of_time(self) -> bool:
+        """Whether the end of the host's time kept it from work, and not somebody's wish."""
+        if self._limits.ends_at is None or self._stop.requested:
+            return False
+        return self._is_out_of_time() or bool(self._out_of_time)
 
     def _last_look(self, asleep_since: datetime) -> tuple[str, ...]:
         """The queues that have work which another host must see to: nobody started one while this one was awake.
@@ -207,6 +221,15 @@ class _Sweep:
             return False
         self._next_cycle = now + _LONGEST_WAIT
         return True
+
+    def _do_chores(self) -> None:
+        """A slice of what this host does besides. When there is more of it counts as a due time."""
+        if self._parts.chores is None or self._is_out_of_time():
+            return
+        until = self._clock.now() + _SLICE
+        if self._limits.deadline is not None:
+            until = min(until, self._limits.deadline)
+        self._note_upcoming(_CHORES, self._parts.chores.step(until=until))
 
     # -- when to go on ------------------------------------------------------------------------------------------
 

@@ -7,26 +7,25 @@ from itertools import islice
 from typing import Any, Final
 
 from rdq_core.domain import limits
-from rdq_core.domain.ids import check_id, last_id
-from rdq_core.domain.times import format_time
+from rdq_core.domain.ids import last_id
+from rdq_core.domain.times import format_time, from_millis, to_millis
 from rdq_core.engine.ports import AuditLog, AuditRecord, Clock, QueueStore
-from rdq_core.errors import InputInvalid, StaleCursor
-from rdq_core.ops.cursors import from_cursor, to_cursor
+from rdq_core.ops.cursors import Cursors, Place, check_page_size, query_of
 
 USUAL_SPAN: Final = timedelta(days=30)
 """How far back a list goes that doesn't say."""
 _AHEAD: Final = timedelta(minutes=10)
 """How far other hosts' clocks may be ahead of ours."""
 _PAGE: Final = 100
-_EVERY_QUEUE: Final = "*"
 
 
 class AuditDesk:
     """Questions about what was done."""
 
-    def __init__(self, log: AuditLog, queues: QueueStore, *, clock: Clock) -> None:
+    def __init__(self, log: AuditLog, queues: QueueStore, cursors: Cursors, *, clock: Clock) -> None:
         self._log = log
         self._queues = queues
+        self._cursors = cursors
         self._clock = clock
 
     def list(
@@ -42,28 +41,26 @@ class AuditDesk:
 
         `since` is 30 days ago unless given. Raises InputInvalid for the size, StaleCursor.
         """
-        least, most = limits.PAGE_RANGE
-        if not least <= page_size <= most:
-            raise InputInvalid("page_size", f"is {page_size}; {least} to {most} are allowed")
-        query = {"queue": queue or _EVERY_QUEUE, "digest": principal or ""}
-        before, since = self._start(from_cursor(cursor, **query), since)
+        check_page_size(page_size)
+        query = query_of("audit.list", queue, principal)
+        place = self._cursors.read(cursor, query=query)
+        before, since = self._start(place, since)
         records = (each for each in self._walk(queue, since, before) if (principal or "") in each.principal)
         found = list(islice(records, page_size + 1))
-        more = found[page_size - 1].id if len(found) > page_size else None
-        handle = None if more is None else (more, since)
-        return {"items": [record_view(each) for each in found[:page_size]], "next_cursor": to_cursor(handle, **query)}
+        more = [found[page_size - 1].id, to_millis(since)] if len(found) > page_size else None
+        as_of = self._clock.now() if place is None else place.as_of
+        return {
+            "items": [record_view(each) for each in found[:page_size]],
+            "next_cursor": self._cursors.write(more, query=query, as_of=as_of),
+        }
 
-    def _start(self, handle: Any, since: datetime | None) -> tuple[str, datetime]:
+    def _start(self, place: Place | None, since: datetime | None) -> tuple[str, datetime]:
         """The id before which to begin, and where to stop: a cursor keeps to the span that it was made in."""
+        if place is not None:
+            before, stop = place.handle
+            return before, from_millis(stop)
         now = self._clock.now()
-        latest = last_id(now + _AHEAD)
-        if handle is None:
-            return latest, since or now - USUAL_SPAN
-        match handle:
-            case (str() as before, datetime() as stop):
-                return min(_checked(before), latest), stop
-            case _:
-                raise _stale()
+        return last_id(now + _AHEAD), since or now - USUAL_SPAN
 
     def _walk(self, queue: str | None, since: datetime, before: str) -> Iterator[AuditRecord]:
         names = sorted(self._queues.all_stored()) if queue is None else [limits.check_name("queue", queue)]
@@ -92,14 +89,3 @@ def record_view(record: AuditRecord) -> dict[str, Any]:
         "phase": str(record.phase),
         "detail": record.detail,
     }
-
-
-def _checked(before: str) -> str:
-    try:
-        return check_id(before)
-    except InputInvalid:
-        raise _stale() from None
-
-
-def _stale() -> StaleCursor:
-    return StaleCursor("the cursor can't be read", hint="start again without a cursor")

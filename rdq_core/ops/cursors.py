@@ -1,85 +1,86 @@
-"""Page cursors: opaque text that says where a list goes on, good for the query that it came from only."""
+"""Page cursors: opaque text that says where a list goes on, good for the query that it came from only.
+
+The invariant: what isn't signed with this installation's key is not looked at, so nobody can make one up.
+"""
 
 import base64
 import binascii
+import hashlib
+import hmac
 import json
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from rdq_core.domain.times import format_time, parse_time
+from rdq_core.domain import limits
+from rdq_core.domain.times import from_millis, to_millis
+from rdq_core.engine.ports import CursorKey
 from rdq_core.errors import InputInvalid, StaleCursor
 
 _VERSION: Final = 1
-_MOST: Final = 8192
+_MOST: Final = 16_384
+_SIGNATURE_BYTES: Final = 16
 
 
-def to_cursor(handle: Any, *, queue: str, digest: str) -> str | None:
-    """The cursor for a store's handle; None when there is no next page."""
-    if handle is None:
-        return None
-    plain = json.dumps([_VERSION, queue, digest, _tagged(handle)], separators=(",", ":"))
-    return base64.urlsafe_b64encode(plain.encode()).decode().rstrip("=")
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a list goes on: the store's handle of the last item returned, and when its first page was made."""
+
+    handle: Any
+    as_of: datetime
 
 
-def from_cursor(cursor: str | None, *, queue: str, digest: str) -> Any:
-    """The store's handle again. StaleCursor for a cursor that isn't ours, or is another queue's or filter's."""
-    if cursor is None:
-        return None
-    version, of_queue, of_digest, handle = _decoded(cursor)
-    if version != _VERSION or of_queue != queue or of_digest != digest:
-        raise _stale("is another query's")
-    try:
-        return _untagged(handle)
-    except (InputInvalid, KeyError, TypeError, ValueError):
-        raise _stale("can't be read") from None
+class Cursors:
+    """Writes and reads cursors under one key."""
+
+    def __init__(self, key: CursorKey) -> None:
+        self._key = key
+
+    def write(self, handle: Any, *, query: str, as_of: datetime) -> str | None:
+        """The cursor for a store's handle, which is JSON data; None when there is no next page."""
+        if handle is None:
+            return None
+        told = json.dumps([_VERSION, query, to_millis(as_of), handle], separators=(",", ":")).encode()
+        return base64.urlsafe_b64encode(self._signature(told) + told).decode().rstrip("=")
+
+    def read(self, cursor: str | None, *, query: str) -> Place | None:
+        """The place again; None for no cursor. StaleCursor for one that isn't ours, or is another query's."""
+        if cursor is None:
+            return None
+        raw = _decoded(cursor)
+        signature, told = raw[:_SIGNATURE_BYTES], raw[_SIGNATURE_BYTES:]
+        if not hmac.compare_digest(signature, self._signature(told)):
+            raise _stale("can't be read")
+        version, of_query, as_of, handle = json.loads(told)
+        if version != _VERSION or of_query != query:
+            raise _stale("is another query's")
+        return Place(handle, from_millis(as_of))
+
+    def _signature(self, told: bytes) -> bytes:
+        return hmac.digest(self._key.key(), told, "sha256")[:_SIGNATURE_BYTES]
 
 
-def _decoded(cursor: str) -> tuple[Any, Any, Any, Any]:
+def query_of(*parts: object) -> str:
+    """A short name of a query: the same for the same parts."""
+    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:16]
+
+
+def check_page_size(size: int) -> None:
+    """Raises InputInvalid for a page that is too large, or none."""
+    least, most = limits.PAGE_RANGE
+    if not least <= size <= most:
+        raise InputInvalid("page_size", f"is {size}; {least} to {most} are allowed")
+
+
+def _decoded(cursor: str) -> bytes:
     if len(cursor) > _MOST:
         raise _stale("can't be read")
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        plain = json.loads(base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True))
-        version, queue, digest, handle = plain
-    except (binascii.Error, ValueError, TypeError, RecursionError):
+        return base64.b64decode(padded.encode("ascii"), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
         raise _stale("can't be read") from None
-    return version, queue, digest, handle
 
 
 def _stale(what: str) -> StaleCursor:
     return StaleCursor(f"the cursor {what}", hint="start again without a cursor")
-
-
-def _tagged(value: Any) -> Any:
-    """JSON that remembers tuples, times and bytes, which stores' handles are made of."""
-    match value:
-        case datetime():
-            return {"t": format_time(value)}
-        case bytes():
-            return {"b": base64.b64encode(value).decode()}
-        case tuple():
-            return {"u": [_tagged(item) for item in value]}
-        case list():
-            return {"l": [_tagged(item) for item in value]}
-        case dict():
-            return {"d": {name: _tagged(item) for name, item in value.items()}}
-        case _:
-            return value
-
-
-def _untagged(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    ((tag, inner),) = value.items()
-    match tag:
-        case "t":
-            return parse_time(inner, "cursor")
-        case "b":
-            return base64.b64decode(inner)
-        case "u":
-            return tuple(_untagged(item) for item in inner)
-        case "l":
-            return [_untagged(item) for item in inner]
-        case "d":
-            return {name: _untagged(item) for name, item in inner.items()}
-    raise ValueError(tag)

@@ -1,39 +1,44 @@
-"""The DLQ as operators use it: look, group, send back.
+"""The DLQ as operators look at it: page by page, by what the tasks died of, one with its whole history.
 
-The invariant: nothing is selected by accident, and an entry that died again while a request was under way is left for
-the next one.
+The invariant: memory doesn't grow with what is looked through. Nothing here changes anything: `dead_letter_edits` does.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from rdq_core.domain import limits
 from rdq_core.domain.dead import DeadEntry
-from rdq_core.domain.lifecycle import NO_EDIT, Edit
 from rdq_core.domain.task import Status, Task
-from rdq_core.engine.ports import Clock, IdSource, QueueSource, TaskStore
-from rdq_core.engine.redrive import Redriver
-from rdq_core.errors import CorruptItem, InputInvalid, RdqError, StoreFailed, TaskConflict, TaskNotFound
-from rdq_core.ops.cursors import from_cursor, to_cursor
-from rdq_core.ops.mutation import Mutation
-from rdq_core.ops.selection import NO_FILTERS, Filters, Selection
+from rdq_core.engine.ports import Clock, QueueSource, TaskStore
+from rdq_core.errors import TaskNotFound
+from rdq_core.ops.cursors import Cursors, check_page_size, query_of
+from rdq_core.ops.selection import NO_FILTERS, Filters
 
+LOOKED_THROUGH: Final = 5_000
+"""How many entries a page looks through at most for those that meet the conditions."""
+NEW_FOR: Final = timedelta(hours=24)
+"""How long a group counts as new after its first death."""
 _PAGE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """One page of a DLQ. `next_cursor` is None after the last."""
+    """One page of a DLQ, oldest death first. `next_cursor` is None after the last page; a page before may have fewer
+    entries than were asked for, even none. What died after `as_of`, when the first page was made, is left out.
+    """
 
     items: tuple[DeadEntry, ...]
     next_cursor: str | None
+    as_of: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Dead tasks of one queue that died of the same bug, as their fingerprint says. The example is the newest."""
+    """Dead tasks of one queue that died of the same bug, as their fingerprint says. The example is the newest.
+
+    `is_new`: it was first seen in the last 24 hours, and none of its tasks has been sent back before.
+    """
 
     queue: str
     fingerprint: str
@@ -41,54 +46,62 @@ class Group:
     first_seen_at: datetime
     last_seen_at: datetime
     example: DeadEntry
+    is_new: bool
 
 
 class DeadLetters:
-    """Requests about dead tasks."""
+    """Questions about dead tasks."""
 
-    def __init__(
-        self, store: TaskStore, queues: QueueSource, redriver: Redriver, *, clock: Clock, ids: IdSource
-    ) -> None:
+    def __init__(self, store: TaskStore, queues: QueueSource, cursors: Cursors, *, clock: Clock) -> None:
         self._store = store
         self._queues = queues
-        self._redriver = redriver
+        self._cursors = cursors
         self._clock = clock
-        self._ids = ids
-
-    # -- looking ------------------------------------------------------------------------------------------------
 
     def entries(
         self, queue: str, filters: Filters = NO_FILTERS, *, page_size: int = _PAGE, cursor: str | None = None
     ) -> Entries:
         """A page of the queue's DLQ. Raises QueueNotFound, InputInvalid for the size, StaleCursor."""
         self._queues.settings(queue)
-        least, most = limits.PAGE_RANGE
-        if not least <= page_size <= most:
-            raise InputInvalid("page_size", f"is {page_size}; {least} to {most} are allowed")
-        handle = from_cursor(cursor, queue=queue, digest=filters.digest())
+        check_page_size(page_size)
+        query = query_of("dlq.list", queue, filters.digest())
+        place = self._cursors.read(cursor, query=query)
+        as_of = self._clock.now() if place is None else place.as_of
+        found, handle = self._page(queue, filters, page_size, None if place is None else place.handle, as_of)
+        return Entries(tuple(found), self._cursors.write(handle, query=query, as_of=as_of), as_of)
+
+    def _page(
+        self, queue: str, filters: Filters, size: int, handle: Any, as_of: datetime
+    ) -> tuple[list[DeadEntry], Any]:
         found: list[DeadEntry] = []
-        while True:
+        budget = LOOKED_THROUGH
+        while budget > 0 and len(found) < size:
             # Never more than still fit, so that the store's handle stands right behind the last entry returned.
-            page = self._store.dead(queue, limit=page_size - len(found), after=handle)
-            found += [entry for entry in page.items if filters.admit(entry)]
+            page = self._store.dead(queue, limit=size - len(found), after=handle)
+            budget -= max(len(page.items), 1)
+            found += [entry for entry in page.items if entry.dead_at <= as_of and filters.admit(entry)]
             handle = page.next
-            if handle is None or len(found) >= page_size:
-                return Entries(tuple(found), to_cursor(handle, queue=queue, digest=filters.digest()))
+            if handle is None or (page.items and page.items[-1].dead_at > as_of):
+                return found, None
+        return found, handle
 
     def groups(self, queue: str | None = None) -> tuple[Group, ...]:
         """The dead tasks by fingerprint, the largest group first; of every queue when none is named."""
         if queue is not None:
             self._queues.settings(queue)
         found: dict[tuple[str, str], Group] = {}
+        new_since = self._clock.now() - NEW_FOR
         for name in self._queues.all() if queue is None else (queue,):
-            for entry in self._all(name):
+            for entry in entries_of(self._store, name):
                 key = (name, entry.fingerprint)
-                found[key] = _with(found.get(key), entry)
+                found[key] = _with(found.get(key), entry, new_since)
         return tuple(sorted(found.values(), key=lambda group: (-group.count, group.queue, group.fingerprint)))
 
     def show(self, task_id: str) -> Task:
         """The whole dead task with its history. TaskNotFound when there is none, or when it isn't dead."""
-        task = self._existing(task_id)
+        task = self._store.get(task_id)
+        if task is None:
+            raise TaskNotFound(f"no task {task_id}", task_id=task_id)
         if task.status is not Status.DEAD:
             raise TaskNotFound(
                 f"task {task_id} is not in the DLQ: it is {task.status}",
@@ -97,89 +110,20 @@ class DeadLetters:
             )
         return task
 
-    # -- sending back -------------------------------------------------------------------------------------------
 
-    def redrive(
-        self, queue: str, selection: Selection, edit: Edit = NO_EDIT, *, dry_run: bool = False, force: bool = False
-    ) -> Mutation:
-        """Send the selected tasks back: due now, with a full budget. `dry_run` counts them and changes nothing.
-
-        Raises QueueNotFound, InputInvalid for an edit that doesn't fit, and TaskNotFound for a group of which none is
-        dead.
-        """
-        self._check_edit(queue, selection, edit)
-        op_id = self._ids.task_id()
-        tally = Mutation(dry_run=dry_run)
-        for chosen in self._selected(queue, selection):
-            tally = replace(tally, selected=tally.selected + 1)
-            if isinstance(chosen, RdqError):
-                tally = tally.refused(chosen)
-            elif not dry_run:
-                tally = self._redrive_one(chosen, edit, tally, op_id=op_id, force=force)
-        if not tally.selected and (group := selection.filters.group) is not None:
-            raise TaskNotFound(f"no dead task of {queue} is of group {group}", hint=f"rdq dlq groups {queue}")
-        return tally
-
-    def _redrive_one(self, entry: DeadEntry, edit: Edit, tally: Mutation, *, op_id: str, force: bool) -> Mutation:
-        try:
-            self._redriver.redrive(entry, edit, op_id=op_id, force=force)
-        except (TaskConflict, TaskNotFound, StoreFailed, CorruptItem) as refusal:
-            return tally.refused(refusal)
-        return replace(tally, done=tally.done + 1)
-
-    def _check_edit(self, queue: str, selection: Selection, edit: Edit) -> None:
-        settings = self._queues.settings(queue)
-        if edit.handler_ref is not None:
-            limits.check_name("handler_ref", edit.handler_ref)
-        if edit.handler_version is not None:
-            limits.check_text("handler_version", edit.handler_version)
-            if edit.unpin:
-                raise InputInvalid("handler_version", "excludes unpinning: give one of them")
-        if edit.payload is not None:
-            limits.check_bytes("payload", edit.payload, most=settings.limits.max_payload_size)
-            if len(selection.ids) != 1:
-                raise InputInvalid("payload", "can be edited for one task id at a time")
-
-    # -- selecting ----------------------------------------------------------------------------------------------
-
-    def _selected(self, queue: str, selection: Selection) -> Iterator[DeadEntry | RdqError]:
-        if selection.ids:
-            yield from (self._dead(queue, task_id) for task_id in selection.ids)
+def entries_of(store: TaskStore, queue: str) -> Iterator[DeadEntry]:
+    """The whole DLQ of a queue, read as it is asked for, oldest death first."""
+    handle: Any = None
+    while True:
+        page = store.dead(queue, limit=_PAGE, after=handle)
+        yield from page.items
+        handle = page.next
+        if handle is None:
             return
-        cutoff = self._clock.now()
-        for entry in self._all(queue):
-            if entry.dead_at <= cutoff and selection.filters.admit(entry):
-                yield entry
-
-    def _all(self, queue: str) -> Iterator[DeadEntry]:
-        handle: Any = None
-        while True:
-            page = self._store.dead(queue, limit=_PAGE, after=handle)
-            yield from page.items
-            handle = page.next
-            if handle is None:
-                return
-
-    def _dead(self, queue: str, task_id: str) -> DeadEntry | RdqError:
-        """The entry of an id, or why it has none in this queue."""
-        entry = self._store.dead_entry(task_id)
-        if entry is not None and entry.queue == queue:
-            return entry
-        try:
-            task = self._existing(task_id)
-        except RdqError as missing:
-            return missing
-        problem = f"is {task.status}, not DEAD" if task.queue == queue else f"is in queue {task.queue}, not {queue}"
-        return TaskConflict(f"task {task_id} {problem}", task_id=task_id, hint=f"rdq task get {task_id}")
-
-    def _existing(self, task_id: str) -> Task:
-        task = self._store.get(task_id)
-        if task is None:
-            raise TaskNotFound(f"no task {task_id}", task_id=task_id)
-        return task
 
 
-def _with(group: Group | None, entry: DeadEntry) -> Group:
+def _with(group: Group | None, entry: DeadEntry, new_since: datetime) -> Group:
+    is_new = entry.dead_at >= new_since and not entry.redrive_count
     if group is None:
         return Group(
             queue=entry.queue,
@@ -188,6 +132,7 @@ def _with(group: Group | None, entry: DeadEntry) -> Group:
             first_seen_at=entry.dead_at,
             last_seen_at=entry.dead_at,
             example=entry,
+            is_new=is_new,
         )
     return replace(
         group,
@@ -195,4 +140,5 @@ def _with(group: Group | None, entry: DeadEntry) -> Group:
         first_seen_at=min(group.first_seen_at, entry.dead_at),
         last_seen_at=max(group.last_seen_at, entry.dead_at),
         example=entry if entry.dead_at > group.example.dead_at else group.example,
+        is_new=group.is_new and is_new,
     )

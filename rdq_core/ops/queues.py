@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from rdq_core.config.document import Document
 from rdq_core.config.ladder import Rung, ladder
@@ -17,6 +17,8 @@ from rdq_core.config.stored import Override, StoredQueue, deleted_queue, redecla
 from rdq_core.domain.times import format_time, span_millis
 from rdq_core.engine.ports import Clock, QueueStore, TaskStore
 from rdq_core.errors import ConfigInvalid
+
+_UNSERVED_AFTER: Final = timedelta(minutes=5)
 
 
 class Change(StrEnum):
@@ -108,6 +110,31 @@ class QueueDesk:
         now = self._clock.now()
         items = [_summary(settings[name], stored[name], now) for name in sorted(settings)]
         return {"items": items, "next_cursor": None}
+
+    def status(self, queue: str | None = None) -> dict[str, Any]:
+        """How one queue is, or all, by name: how full, since when the oldest is due, and what people have done to it.
+
+        `unserved` tells that something has been due for five minutes, nothing runs, and nobody has paused it. Raises
+        QueueNotFound.
+        """
+        names = [queue] if queue is not None else sorted(self._queues.all())
+        return {"items": [self._state(name) for name in names], "next_cursor": None}
+
+    def _state(self, queue: str) -> dict[str, Any]:
+        stats, stored = self.stats(queue), self._queues.all_stored()[queue]
+        settings = self._queues.settings(queue)
+        waited = stats["oldest_pending_age_seconds"] or 0.0
+        idle = not stats["in_flight"] and not settings.paused
+        return {
+            **stats,
+            "pause_reason": stored.pause_reason,
+            "override": _override_state(stored, self._clock.now()),
+            "deleting": settings.deleting,
+            "unserved": idle and waited >= _UNSERVED_AFTER.total_seconds(),
+            "host": str(settings.host),
+            "owner": settings.owner,
+            "runbook": settings.runbook,
+        }
 
     def ladder(self, queue: str) -> dict[str, Any]:
         """When each attempt of a task comes that is due now and always fails, and when it dies. QueueNotFound."""

@@ -3,12 +3,14 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.envelope import to_envelope
+from rdq_core.domain.job import Job, JobState
 from rdq_core.domain.task import Task
-from rdq_core.domain.times import format_time
+from rdq_core.domain.times import format_time, span_millis
 from rdq_core.ops.dead_letters import Group
 from rdq_core.ops.mutation import Mutation
 from rdq_core.ops.submitting import BulkReport
@@ -61,6 +63,7 @@ def group_view(group: Group) -> dict[str, Any]:
         "first_seen_at": format_time(group.first_seen_at),
         "last_seen_at": format_time(group.last_seen_at),
         "example_id": example.task_id,
+        "new": group.is_new,
     }
 
 
@@ -73,6 +76,33 @@ def mutation_view(mutation: Mutation) -> dict[str, Any]:
         "failed": mutation.failed,
         "dry_run": mutation.dry_run,
         "job_id": mutation.job_id,
+    }
+
+
+def job_view(job: Job, now: datetime) -> dict[str, Any]:
+    """A bulk operation. `due_in_ms` is when its next page may begin, None when nothing will."""
+    waits_for = job.held_until if job.page and job.held_until is not None else job.due_at
+    goes_on = job.state is JobState.OPEN or bool(job.page)
+    return {
+        "job_id": job.id,
+        "operation": job.operation,
+        "queue": job.queue,
+        "state": str(job.state),
+        "note": job.note,
+        "order": dict(job.order),
+        "principal": job.principal,
+        "verified": job.verified,
+        "reason": job.reason,
+        "created_at": format_time(job.created_at),
+        "ended_at": None if job.ended_at is None else format_time(job.ended_at),
+        "expected": job.expected,
+        "selected": job.selected,
+        "done": job.done,
+        "skipped": job.skipped,
+        "failed": job.failed,
+        "refusals": [dict(refusal) for refusal in job.refusals],
+        "canary": {"sent": len(job.canary), "watched": job.judged_by is not None} if job.canary else None,
+        "due_in_ms": max(span_millis(waits_for - now), 0) if goes_on else None,
     }
 
 

@@ -11,12 +11,14 @@ from rdq_core.engine.cancel import Canceller
 from rdq_core.engine.ports import (
     AuditLog,
     Clock,
+    CursorKey,
     ErrorSink,
     EventSink,
     HandlerSource,
     IdSource,
     Invoker,
     Jitter,
+    JobStore,
     QueueStore,
     RateLimiter,
     Sleeper,
@@ -33,7 +35,15 @@ from rdq_core.runtime.system import SystemClock, SystemIds, SystemJitter, System
 if TYPE_CHECKING:
     from rdq_core.engine.removal import Removals
     from rdq_core.engine.sweep import Sweeper
+    from rdq_core.ops.advancing import Advancer
+    from rdq_core.ops.audit import AuditDesk
+    from rdq_core.ops.cursors import Cursors
+    from rdq_core.ops.dead_letter_edits import DeadLetterEditor
+    from rdq_core.ops.dead_letters import DeadLetters
+    from rdq_core.ops.jobs import Jobs
     from rdq_core.ops.queue_edits import QueueEditor
+    from rdq_core.ops.queues import QueueDesk
+    from rdq_core.ops.tasks import TaskDesk
     from rdq_core.stores.dynamodb.schema import Tables
 
 BODY_BUCKET: Final = "RDQ_BODY_BUCKET"
@@ -55,6 +65,8 @@ class Parts:
     limiter: RateLimiter
     wakefulness: Wakefulness
     audit: AuditLog
+    jobs: JobStore
+    cursor_key: CursorKey
     clock: Clock
     ids: IdSource
     jitter: Jitter
@@ -88,6 +100,65 @@ class Parts:
     def auditor(self, principal: Principal) -> Auditor:
         """What records this principal's operations."""
         return Auditor(self.audit, principal, clock=self.clock, ids=self.ids)
+
+    def advancer(self) -> "Advancer":
+        """What takes bulk operations on."""
+        from rdq_core.ops.advancing import Advancer
+
+        return Advancer(self.jobs, self.store, self.redriver(), self.audit, clock=self.clock, ids=self.ids)
+
+    def job_desk(self) -> "Jobs":
+        """What starts, lists and ends bulk operations."""
+        from rdq_core.ops.jobs import Jobs
+
+        return Jobs(self.jobs, self.queues, self.advancer(), clock=self.clock, ids=self.ids)
+
+    def cursors(self) -> "Cursors":
+        """What page cursors are written and read with."""
+        from rdq_core.ops.cursors import Cursors
+
+        return Cursors(self.cursor_key)
+
+    def task_desk(self, principal: Principal | None = None) -> "TaskDesk":
+        """What looks at tasks, and stops them for this principal."""
+        from rdq_core.ops.tasks import TaskDesk
+
+        auditor = None if principal is None else self.auditor(principal)
+        return TaskDesk(
+            self.store, self.queues, self.canceller(), self.cursors(), auditor, clock=self.clock, ids=self.ids
+        )
+
+    def queue_desk(self) -> "QueueDesk":
+        """What looks at queues."""
+        from rdq_core.ops.queues import QueueDesk
+
+        return QueueDesk(self.queues, self.store, clock=self.clock)
+
+    def audit_desk(self) -> "AuditDesk":
+        """What reads the audit log."""
+        from rdq_core.ops.audit import AuditDesk
+
+        return AuditDesk(self.audit, self.queues, self.cursors(), clock=self.clock)
+
+    def dead_letters(self) -> "DeadLetters":
+        """What looks into the DLQ."""
+        from rdq_core.ops.dead_letters import DeadLetters
+
+        return DeadLetters(self.store, self.queues, self.cursors(), clock=self.clock)
+
+    def dead_letter_editor(self, principal: Principal) -> "DeadLetterEditor":
+        """What changes dead tasks for this principal."""
+        from rdq_core.ops.dead_letter_edits import DeadLetterEditor
+
+        return DeadLetterEditor(
+            self.store,
+            self.queues,
+            self.redriver(),
+            self.job_desk(),
+            self.auditor(principal),
+            clock=self.clock,
+            ids=self.ids,
+        )
 
     def removals(self, auditor: Auditor) -> "Removals":
         """What brings deletions of queues to their end."""
@@ -128,6 +199,7 @@ class Parts:
         from rdq_core.engine.resolve import Resolver
         from rdq_core.engine.run import Runner, RunParts
         from rdq_core.engine.sweep import Sweeper, SweepParts
+        from rdq_core.ops.chores import JobChores
 
         if handlers.repairs and rdq is None:
             raise InputInvalid("rdq", "the registry has reconcilers, and this host gives them no Rdq to work with")
@@ -164,6 +236,7 @@ class Parts:
                 busy=self.busy,
                 on_error=self.on_error,
                 wakefulness=self.wakefulness if awake else None,
+                chores=JobChores(self.jobs, self.advancer(), clock=self.clock, on_error=self.on_error),
             )
         )
 
@@ -186,7 +259,9 @@ def connect(
     from rdq_core.stores.dynamodb.audit import DynamoAudit
     from rdq_core.stores.dynamodb.awake import DynamoWakefulness
     from rdq_core.stores.dynamodb.control import DynamoQueues
+    from rdq_core.stores.dynamodb.jobs import DynamoJobs
     from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
+    from rdq_core.stores.dynamodb.secret import DynamoCursorKey
     from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 
     tables = tables or tables_in()
@@ -211,6 +286,8 @@ def connect(
         limiter=DynamoRateLimiter(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
         wakefulness=DynamoWakefulness(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
         audit=DynamoAudit(client, tables, jitter=jitter, sleeper=sleeper),
+        jobs=DynamoJobs(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
+        cursor_key=DynamoCursorKey(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
         clock=clock,
         ids=ids,
         jitter=jitter,

@@ -36,16 +36,24 @@ from rdq_core.errors import LeaseLost, RdqError, StoreFailed, TaskConflict, Task
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A row with where the index has it and how its death is grouped."""
+    """A row with where the index has it, how its death is grouped, and which request cancelled or redrove it last."""
 
     row: Row
     shard: int
     fingerprint: str = ""
+    op_id: str | None = None
 
     @property
     def due_at(self) -> datetime | None:
         task = self.row.task
         return task.next_attempt_at or task.lease_expires_at
+
+    @property
+    def death(self) -> tuple[int, str] | None:
+        """Where the DLQ has it, None while it isn't dead."""
+        task = self.row.task
+        ended_at = task.completed_at if task.status is Status.DEAD else None
+        return None if ended_at is None else (to_millis(ended_at), task.id)
 
     @property
     def entry(self) -> DeadEntry:
@@ -62,6 +70,7 @@ class MemoryStore:
         self._lock = threading.RLock()
         self._kept: dict[str, _Kept] = {}
         self._due: dict[tuple[str, int], list[tuple[int, str]]] = defaultdict(list)
+        self._dead: dict[str, list[tuple[int, str]]] = defaultdict(list)
         self._forgotten: dict[Reference, datetime] = {}
 
     # -- submitting ---------------------------------------------------------------------------------------------
@@ -101,10 +110,10 @@ class MemoryStore:
         """See `TaskStore.candidates`."""
         with self._lock:
             due = self._due[queue, shard]
-            start = 0 if after is None else bisect_right(due, after)
+            start = 0 if after is None else bisect_right(due, tuple(after))
             end = bisect_right(due, (to_millis(until) + 1,))
             chosen = due[start : min(end, start + limit)]
-            more = chosen[-1] if chosen and start + limit < end else None
+            more = list(chosen[-1]) if chosen and start + limit < end else None
             return Page([self._candidate(task_id) for _, task_id in chosen], more)
 
     def claim_keyed(self, candidate: Candidate, grant: Grant) -> Claim | KeyBusy | None:
@@ -240,18 +249,22 @@ class MemoryStore:
 
     # -- by anybody ---------------------------------------------------------------------------------------------
 
-    def cancel(self, task_id: str, *, now: datetime, op_id: str, expires_at: datetime | None) -> Task:  # noqa: ARG002 - no answer is ever lost here
+    def cancel(self, task_id: str, *, now: datetime, op_id: str, expires_at: datetime | None) -> Task:
         """See `TaskStore.cancel`."""
         with self._lock:
             kept = self._existing(task_id, now)
-            return self._put(replace(kept, row=lifecycle.cancelled(kept.row, now=now, expires_at=expires_at))).row.task
+            row = lifecycle.cancelled(kept.row, now=now, expires_at=expires_at)
+            return self._put(replace(kept, row=row, op_id=op_id)).row.task
 
-    def redrive(self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int) -> Task:  # noqa: ARG002 - no answer is ever lost here
+    def redrive(self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int) -> Task:
         """See `TaskStore.redrive`."""
         with self._lock:
+            marked = self._existing(entry.task_id, now)
+            if marked.op_id == op_id:
+                return marked.row.task
             kept = self._dead_since(entry, Verb.REDRIVE, now)
             row = lifecycle.redriven(kept.row, edit, now=now)
-            return self._put(_Kept(row, _shard(row.task, shards))).row.task
+            return self._put(_Kept(row, _shard(row.task, shards), op_id=op_id)).row.task
 
     def purge(self, entry: DeadEntry, *, now: datetime, op_id: str) -> None:  # noqa: ARG002 - no answer is ever lost here
         """See `TaskStore.purge`."""
@@ -288,13 +301,21 @@ class MemoryStore:
             kept = self._present(task_id, self._clock.now())
             return kept.entry if kept is not None and kept.row.task.status is Status.DEAD else None
 
-    def dead(self, queue: str, *, limit: int, after: Any = None) -> Page[DeadEntry]:
-        """See `TaskStore.dead`."""
+    def bears_mark(self, task_id: str, op_id: str) -> bool:
+        """See `TaskStore.bears_mark`."""
         with self._lock:
-            entries = sorted((kept.entry for kept in self._living(queue, Status.DEAD)), key=_dead_key)
-            rest = [entry for entry in entries if after is None or _dead_key(entry) > after]
-            page = rest[:limit]
-            return Page(page, _dead_key(page[-1]) if len(rest) > limit else None)
+            kept = self._present(task_id, self._clock.now())
+            return kept is not None and kept.op_id == op_id
+
+    def dead(self, queue: str, *, limit: int, after: Any = None) -> Page[DeadEntry]:
+        """See `TaskStore.dead`. Those whose retention is over count for the page, and are left out."""
+        with self._lock:
+            now, deaths = self._clock.now(), self._dead[queue]
+            start = 0 if after is None else bisect_right(deaths, tuple(after))
+            read = deaths[start : start + limit]
+            kept = [self._kept[task_id] for _, task_id in read]
+            more = list(read[-1]) if start + limit < len(deaths) else None
+            return Page([each.entry for each in kept if not each.row.is_gone(now)], more)
 
     def counts(self, queue: str) -> QueueCounts:
         """See `TaskStore.counts`."""
@@ -344,12 +365,17 @@ class MemoryStore:
         self._kept[kept.row.task.id] = kept
         if kept.due_at is not None:
             insort(self._due[kept.row.task.queue, kept.shard], (to_millis(kept.due_at), kept.row.task.id))
+        if kept.death is not None:
+            insort(self._dead[kept.row.task.queue], kept.death)
         return kept
 
     def _unindex(self, kept: _Kept) -> None:
         if kept.due_at is not None:
             due = self._due[kept.row.task.queue, kept.shard]
             del due[bisect_right(due, (to_millis(kept.due_at), kept.row.task.id)) - 1]
+        if kept.death is not None:
+            dead = self._dead[kept.row.task.queue]
+            del dead[bisect_right(dead, kept.death) - 1]
 
     def _present(self, task_id: str, now: datetime) -> _Kept | None:
         kept = self._kept.get(task_id)
@@ -391,10 +417,6 @@ class MemoryStore:
 
 def _shard(task: Task, shards: int) -> int:
     return shard_of(task.id, shards, queue=task.queue, concurrency_key=task.concurrency_key)
-
-
-def _dead_key(entry: DeadEntry) -> tuple[datetime, str]:
-    return (entry.dead_at, entry.task_id)
 
 
 def _claim_of(row: Row) -> Claim:

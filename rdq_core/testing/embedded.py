@@ -8,6 +8,7 @@
 `embedded` plays DynamoDB with moto (`pip install rdq-core[testing]`); `in_memory` needs nothing but rdq, and is faster.
 """
 
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,11 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rdq_core.client.rdq import Rdq
 from rdq_core.config.document import Document, document_of, parse_document
+from rdq_core.config.settings import Host
 from rdq_core.domain.units import parse_duration
 from rdq_core.engine.lane import NoLimit
 from rdq_core.engine.ports import EventSink
 from rdq_core.engine.report import SweepReport
 from rdq_core.engine.submit import Receipt
+from rdq_core.handlers.aws_lambda import LambdaInvoker
 from rdq_core.handlers.registry import Registry
 from rdq_core.runtime.log import Quiet, log_error
 from rdq_core.runtime.relay import ErrorRelay
@@ -29,9 +32,12 @@ from rdq_core.runtime.system import SystemIds
 from rdq_core.runtime.wiring import Parts, connect
 from rdq_core.stores.memory import MemoryStore
 from rdq_core.stores.memory_audit import MemoryAudit
+from rdq_core.stores.memory_awake import MemoryWakefulness
+from rdq_core.stores.memory_jobs import MemoryCursorKey, MemoryJobs
 from rdq_core.stores.memory_queues import MemoryQueues
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
 from rdq_core.testing.draining import Drain
+from rdq_core.testing.functions import LocalFunctions
 from rdq_core.testing.history import History
 from rdq_core.testing.rigged import Failures, Rigged
 
@@ -50,7 +56,8 @@ _NOBODY: Final = "testing"
 class Embedded:
     """An rdq of its own, with `rdq` for programs, `clock` to move, and `parts` for whoever wants more.
 
-    `registry` are the handlers that `drain` runs when it is given no others.
+    `registry` are the handlers that `drain` runs when it is given no others. `functions` are what queues may name as
+    their handlers; `sweep` calls them.
     """
 
     def __init__(
@@ -63,11 +70,16 @@ class Embedded:
             idle=SkipsSleep(clock),
             busy=FollowsClock(clock),
             on_error=ErrorRelay(log_error),
+            invoker=self._invoker,
         )
+        self.functions = LocalFunctions()
         self.registry = registry
         self.rdq = Rdq(parts=self.parts)
         self._failures = Failures()
         self._tables = tables
+
+    def _invoker(self) -> LambdaInvoker:
+        return LambdaInvoker(lambda _seconds: self.functions, on_error=self.parts.on_error)
 
     # -- configuration ----------------------------------------------------------------------------------------------
 
@@ -99,6 +111,13 @@ class Embedded:
         rigged = Rigged(handlers, self._failures)
         sweeper = self.parts.sweeper(rigged, serves=handlers.queues, worker="test:1", rdq=self.rdq)
         drain = Drain(sweeper, self.parts.store, self.parts.queues, self.clock, handlers.queues)
+        return drain.run(self.clock.now() + parse_duration(horizon))
+
+    def sweep(self, *, horizon: str = "0s") -> SweepReport:
+        """`drain` as the sweeper function does it: all queues whose `handlers` are functions, on `functions`."""
+        served = [queue for queue, settings in self.parts.queues.all().items() if settings.host is Host.SWEEPER]
+        sweeper = self.parts.sweeper(Registry(), serves=served, worker="test:1", host=Host.SWEEPER)
+        drain = Drain(sweeper, self.parts.store, self.parts.queues, self.clock, served)
         return drain.run(self.clock.now() + parse_duration(horizon))
 
     def advance(self, span: str) -> None:
@@ -167,7 +186,10 @@ def in_memory(queues: Queues, *, registry: Registry | None = None, events: Event
         store=MemoryStore(clock=clock, ids=ids),
         queues=MemoryQueues(clock=clock),
         limiter=NoLimit(),
+        wakefulness=MemoryWakefulness(),
         audit=MemoryAudit(),
+        jobs=MemoryJobs(),
+        cursor_key=MemoryCursorKey(secrets.token_bytes(32)),
         clock=clock,
         ids=ids,
         jitter=NoJitter(),

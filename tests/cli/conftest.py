@@ -6,13 +6,15 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 import pytest
 
 from rdq_core import Abort, Registry
 from rdq_core.cli.app import run
+from rdq_core.cli.connection import Asking
+from rdq_core.engine.ports import Clock
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.runtime import principal, wiring
 from rdq_core.runtime.log import Quiet
@@ -85,8 +87,32 @@ def tables(moto: Engine, monkeypatch: pytest.MonkeyPatch) -> Tables:
     return names
 
 
+class Ahead:
+    """The clock that commands go by, ahead of the real one by what they have waited."""
+
+    def __init__(self, clock: Clock, waited: list[float]) -> None:
+        self._clock = clock
+        self._waited = waited
+
+    def now(self) -> datetime:
+        return self._clock.now() + timedelta(milliseconds=round(sum(self._waited) * 1000))
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic() + sum(self._waited)
+
+
 @pytest.fixture
-def rdq(shell: Shell, moto: Engine, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> Shell:
+def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits of all commands, which move their clock and take no time."""
+    spans: list[float] = []
+    made = wiring._storage_clock
+    monkeypatch.setattr(wiring, "_storage_clock", lambda *client: Ahead(made(*client), spans))
+    monkeypatch.setattr(Asking, "wait", lambda _, seconds: spans.append(seconds))
+    return spans
+
+
+@pytest.fixture
+def rdq(shell: Shell, moto: Engine, tables: Tables, waited: list[float], monkeypatch: pytest.MonkeyPatch) -> Shell:
     """Run a command line where the queues `billing` and `email` are configured."""
     client = moto.dynamodb  # one for all commands of the test: each process makes its own, which takes 100 ms
     monkeypatch.setattr(wiring, "dynamodb_client", lambda: client)

@@ -108,7 +108,9 @@ def test_a_group_is_sent_back_and_the_others_stay(rdq: Shell, bury: Bury) -> Non
     first, second, other = bury("a"), bury("a"), bury("b")
     group = rdq("dlq", "groups", "billing", "--json").document["items"][0]["fingerprint"]
     answer = rdq("dlq", "redrive", "billing", "--group", group, "--yes", "--json")
-    assert answer.document == {"selected": 2, "done": 2, "skipped": 0, "failed": 0, "dry_run": False, "job_id": None}
+    job_id = answer.document["job_id"]
+    assert answer.document == {"selected": 2, "done": 2, "skipped": 0, "failed": 0, "dry_run": False, "job_id": job_id}
+    assert rdq("job", "get", job_id, "--json").document["state"] == "done"
     assert dead(rdq) == [other]
     for task_id in (first, second):
         task = rdq("task", "get", task_id, "--json").document

@@ -111,7 +111,7 @@ def test_a_missing_permission_is_named(rdq: Shell) -> None:
 
 
 def test_a_bug_is_one_line_and_says_how_to_report_it(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dlq_commands, "_desk", raising(ZeroDivisionError("private")))
+    monkeypatch.setattr(dlq_commands, "Asking", raising(ZeroDivisionError("private")))
     answer = rdq("dlq", "groups", "--json")
     assert (answer.code, answer.out) == (1, "")
     assert "ZeroDivisionError" in answer.error["message"]
@@ -120,7 +120,7 @@ def test_a_bug_is_one_line_and_says_how_to_report_it(rdq: Shell, monkeypatch: py
 
 
 def test_debug_shows_the_traceback(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dlq_commands, "_desk", raising(ZeroDivisionError("seen")))
+    monkeypatch.setattr(dlq_commands, "Asking", raising(ZeroDivisionError("seen")))
     answer = rdq("dlq", "groups", "--debug")
     assert answer.code == 1
     assert "Traceback" in answer.err
@@ -128,12 +128,12 @@ def test_debug_shows_the_traceback(rdq: Shell, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_debug_may_stand_before_the_command(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dlq_commands, "_desk", raising(ZeroDivisionError("seen")))
+    monkeypatch.setattr(dlq_commands, "Asking", raising(ZeroDivisionError("seen")))
     assert "ZeroDivisionError: seen" in rdq("--debug", "dlq", "groups").err
 
 
 def test_an_interrupt_ends_quietly(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dlq_commands, "_desk", raising(KeyboardInterrupt()))
+    monkeypatch.setattr(dlq_commands, "Asking", raising(KeyboardInterrupt()))
     answer = rdq("dlq", "groups")
     assert (answer.code, answer.out, answer.err.strip()) == (130, "", "")
 
@@ -192,6 +192,17 @@ def test_init_keeps_its_hands_off_aws(shell: Shell, tables: Tables, monkeypatch:
     assert "--create-in-aws" in refused.error["hint"]
     assert "rdq local" in refused.error["hint"]
     assert shell("init", "--create-in-aws", "--json").code == 0
+
+
+def test_init_makes_the_key_of_page_cursors_for_those_who_may_only_read(
+    shell: Shell, tables: Tables, moto: Engine
+) -> None:
+    assert shell("init", "--create-in-aws", "--json").code == 0
+    key = {"pk": {"S": "secret#cursor"}, "sk": {"S": "key"}}
+    made = moto.dynamodb.get_item(TableName=tables.control, Key=key)["Item"]
+    assert len(made["secret"]["B"]) >= 22
+    assert shell("init", "--create-in-aws", "--json").code == 0
+    assert moto.dynamodb.get_item(TableName=tables.control, Key=key)["Item"] == made
 
 
 # -- real processes -----------------------------------------------------------------------------------------------

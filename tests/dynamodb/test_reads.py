@@ -8,13 +8,13 @@ import pytest
 
 from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.times import EPOCH
-from rdq_core.engine.redrive import Redriver
+from rdq_core.ops.cursors import Cursors
 from rdq_core.ops.dead_letters import DeadLetters
-from rdq_core.runtime.log import Quiet
 from rdq_core.stores.dynamodb.reading import MOST_COUNTED
 from rdq_core.stores.dynamodb.records import entry_item
 from rdq_core.stores.dynamodb.schema import DEAD_INDEX
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
+from rdq_core.stores.memory_jobs import MemoryCursorKey
 from rdq_core.stores.memory_queues import MemoryQueues
 from rdq_core.testing.clock import FrozenClock, NoJitter, SkipsSleep
 from tests.dynamodb.world import QUEUE, SHARDS, TABLES, CountedIds
@@ -100,8 +100,7 @@ def test_fifty_thousand_dead_tasks_are_grouped_in_the_memory_of_a_few_pages() ->
     queues = MemoryQueues(clock=clock)
     queues.put_declared(QUEUE, {}, {}, expected_revision=0)
     store = store_on(client)
-    redriver = Redriver(store, queues, clock=clock, events=Quiet())
-    desk = DeadLetters(store, queues, redriver, clock=clock, ids=CountedIds())
+    desk = DeadLetters(store, queues, Cursors(MemoryCursorKey(b"a key that nobody knows")), clock=clock)
 
     before = sys.getallocatedblocks()
     groups = desk.groups(QUEUE)

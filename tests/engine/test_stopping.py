@@ -206,11 +206,14 @@ class NotInMain:
         assert not (self.is_forbidden and threading.current_thread() is threading.main_thread())
         return self._clock.now()
 
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
 
 def test_a_signal_takes_no_lock_that_the_thread_it_interrupts_may_hold(signals: None) -> None:
     world = World()
     clock = NotInMain(world.clock)
-    worker = Worker(replace(world.parts, clock=clock), world.registry)  # type: ignore[arg-type]
+    worker = Worker(replace(world.parts, clock=clock), world.registry)
     worker.stop_on_signals()
     clock.is_forbidden = True
     signal.raise_signal(signal.SIGTERM)

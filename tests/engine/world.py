@@ -25,6 +25,7 @@ from rdq_core.runtime.wiring import Parts
 from rdq_core.stores.memory import MemoryStore
 from rdq_core.stores.memory_audit import MemoryAudit
 from rdq_core.stores.memory_awake import MemoryWakefulness
+from rdq_core.stores.memory_jobs import MemoryCursorKey, MemoryJobs
 from rdq_core.stores.memory_queues import MemoryQueues
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
 from tests.support.functions import ScriptedLambda
@@ -92,6 +93,8 @@ class World:
             limiter=self.limiter,
             wakefulness=self.wakefulness,
             audit=self.audit,
+            jobs=MemoryJobs(),
+            cursor_key=MemoryCursorKey(b"a key that nobody knows"),
             clock=self.clock,
             ids=self.ids,
             jitter=NoJitter(),

@@ -38,7 +38,7 @@ class Office:
         self.desk = QueueDesk(self.queues, self.store, clock=self.clock)
         self.auditor = self.world.parts.auditor(ANN)
         self.edits = self.editor(self.queues)
-        self.log = AuditDesk(self.audit, self.queues, clock=self.clock)
+        self.log = AuditDesk(self.audit, self.queues, self.world.parts.cursors(), clock=self.clock)
 
     def editor(self, queues: QueueStore) -> QueueEditor:
         """What changes queues, in a store that may be disturbed."""

@@ -21,6 +21,7 @@ from rdq_core.stores.dynamodb.schema import Tables, definitions
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 from rdq_core.stores.memory_audit import MemoryAudit
 from rdq_core.stores.memory_awake import MemoryWakefulness
+from rdq_core.stores.memory_jobs import MemoryCursorKey, MemoryJobs
 from rdq_core.testing.fake_dynamodb import Change, Database
 from tests.simulation import actors, closing
 from tests.simulation.history import EARLY, TASKS, History
@@ -156,6 +157,8 @@ class World:
             wakefulness=MemoryWakefulness(),
             limiter=DynamoRateLimiter(process.client, TABLES, ids=process.ids, jitter=process, sleeper=process),
             audit=self._audit(process),
+            jobs=MemoryJobs(),
+            cursor_key=MemoryCursorKey(b"a key that nobody knows"),
             clock=process.clock,
             ids=process.ids,
             jitter=process,

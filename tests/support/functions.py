@@ -10,6 +10,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from rdq_core.testing.functions import LambdaContext
+
 Answer = bytes | Exception | Callable[[Mapping[str, Any]], Any]
 
 
@@ -72,26 +74,11 @@ class ScriptedLambda:
         return json.loads(base64.b64decode(self.requests[number]["ClientContext"]))["custom"]["rdq"]
 
 
-class Context:
-    """What Lambda's Python runtime gives a handler beside its event."""
-
-    function_name = "charge-fn"
-    invoked_function_arn = "arn:aws:lambda:eu-central-1:000000000000:function:charge-fn"
-    aws_request_id = "1b0c2f6e"
+class Context(LambdaContext):
+    """The context of the function `charge-fn`, with so many seconds left."""
 
     def __init__(self, *, seconds: float = 60, client_context: str | None = None) -> None:
-        self._millis = int(seconds * 1000)
-        self.client_context = None if client_context is None else _ClientContext(client_context)
-
-    def get_remaining_time_in_millis(self) -> int:
-        return self._millis
-
-
-class _ClientContext:
-    """The attribute `custom` is all that awslambdaric fills in of it that matters here."""
-
-    def __init__(self, encoded: str) -> None:
-        self.custom = json.loads(base64.b64decode(encoded)).get("custom")
+        super().__init__("charge-fn", millis=int(seconds * 1000), client_context=client_context)
 
 
 def function_of(handler: Callable[[Any, Any], Any], *, seconds: float = 60) -> Callable[[Mapping[str, Any]], Any]:

@@ -10,13 +10,16 @@ from typing import Any, Final
 
 import pytest
 
-from rdq_core.engine.ports import AuditLog, QueueStore
+from rdq_core.engine.ports import AuditLog, CursorKey, JobStore, QueueStore
 from rdq_core.runtime.system import SystemIds
 from rdq_core.stores.dynamodb.audit import DynamoAudit
 from rdq_core.stores.dynamodb.control import DynamoQueues
+from rdq_core.stores.dynamodb.jobs import DynamoJobs
 from rdq_core.stores.dynamodb.schema import Tables, definitions
+from rdq_core.stores.dynamodb.secret import DynamoCursorKey
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 from rdq_core.stores.memory_audit import MemoryAudit
+from rdq_core.stores.memory_jobs import MemoryCursorKey, MemoryJobs
 from rdq_core.stores.memory_queues import MemoryQueues
 from rdq_core.testing.clock import FrozenClock, NoJitter, SkipsSleep
 from tests.support.engines import Engine
@@ -71,6 +74,17 @@ class Dynamo:
             client or self.engine.dynamodb, self.tables, jitter=NoJitter(), sleeper=SkipsSleep(self.clock)
         )
 
+    def jobs(self, client: Any = None) -> DynamoJobs:
+        """Bulk operations."""
+        return DynamoJobs(client or self.engine.dynamodb, self.tables, **self._outside())
+
+    def cursor_key(self, client: Any = None) -> DynamoCursorKey:
+        """The key of page cursors."""
+        return DynamoCursorKey(client or self.engine.dynamodb, self.tables, **self._outside())
+
+    def _outside(self) -> dict[str, Any]:
+        return {"ids": SystemIds(), "jitter": NoJitter(), "sleeper": SkipsSleep(self.clock)}
+
     def items_of(self, task_id: str, client: Any = None) -> dict[str, Any]:
         """All that is stored under a task's id, by its kind."""
         client = client or self.engine.dynamodb
@@ -115,3 +129,20 @@ def audit(request: pytest.FixtureRequest) -> AuditLog:
     if request.param == "memory":
         return MemoryAudit()
     return dynamo_on(request.getfixturevalue(request.param)).audit()
+
+
+@pytest.fixture(params=ALL_ENGINES)
+def jobs(request: pytest.FixtureRequest) -> JobStore:
+    """No job at all, in each store in turn."""
+    if request.param == "memory":
+        return MemoryJobs()
+    return dynamo_on(request.getfixturevalue(request.param)).jobs()
+
+
+@pytest.fixture(params=ALL_ENGINES)
+def cursor_keys(request: pytest.FixtureRequest) -> Callable[[], CursorKey]:
+    """What makes the cursor key's store anew, as each process does, in each store in turn."""
+    if request.param == "memory":
+        kept = MemoryCursorKey(SystemIds().token().encode())
+        return lambda: kept
+    return dynamo_on(request.getfixturevalue(request.param)).cursor_key

@@ -13,14 +13,15 @@ from rdq_core.cli.demo.stage import HANDLER, QUEUE, Stage
 from rdq_core.cli.demo.teller import State, Teller
 from rdq_core.cli.demo.verdict import Verdict, judge
 from rdq_core.cli.screen import counted
+from rdq_core.domain.dead import DeadEntry
 from rdq_core.engine.submit import Draft
 from rdq_core.errors import InputInvalid, Unavailable
-from rdq_core.ops.dead_letters import DeadLetters, Group
+from rdq_core.ops.dead_letters import Group, entries_of
 from rdq_core.ops.lines import payload_lines
 from rdq_core.ops.mutation import Mutation
-from rdq_core.ops.selection import Filters, Selection
 from rdq_core.ops.submitting import BulkSubmitter, Line
 from rdq_core.ops.views import group_view, mutation_view
+from rdq_core.runtime.principal import claimed
 
 _LOOK_EVERY: Final = 0.15
 _SETTLES_WITHIN: Final = 60.0
@@ -84,7 +85,7 @@ class Story:
         self._look(mark=True)
 
     def _understand(self) -> None:
-        self.facts.groups = self._desk().groups(QUEUE)
+        self.facts.groups = self._parts.dead_letters().groups(QUEUE)
         dead = sum(group.count for group in self.facts.groups)
         self._teller.say(f"dead: {counted(dead, 'task')} in {counted(len(self.facts.groups), 'group')}")
         for group in self.facts.groups[:_MOST_GROUPS]:
@@ -105,8 +106,8 @@ class Story:
     def _redrive(self, groups: Sequence[Group], *, dry_run: bool) -> Mutation:
         total = Mutation(dry_run=dry_run)
         for group in groups:
-            selection = Selection(filters=Filters(group=group.fingerprint))
-            part = self._desk().redrive(QUEUE, selection, dry_run=dry_run)
+            ids = [entry.task_id for entry in self._dead() if entry.fingerprint == group.fingerprint]
+            part = self._parts.dead_letter_editor(claimed()).redrive(QUEUE, ids, dry_run=dry_run)
             total = replace(
                 total,
                 selected=total.selected + part.selected,
@@ -171,9 +172,8 @@ class Story:
         self._teller.state(self.facts.state, mark=mark)
         return self.facts.state
 
-    def _desk(self) -> DeadLetters:
-        parts = self._parts
-        return DeadLetters(parts.store, parts.queues, parts.redriver(), clock=parts.clock, ids=parts.ids)
+    def _dead(self) -> Iterator[DeadEntry]:
+        return entries_of(self._parts.store, QUEUE)
 
 
 def document(facts: Facts, moments: Moments) -> dict[str, Any]:

@@ -44,6 +44,11 @@ class DeadLetters:
         # An entry of an earlier life is one that TTL hasn't removed yet.
         return read_entry(item) if item is not None and item.get(Attr.LIFE) == text(row.life) else None
 
+    def bears_mark(self, task_id: str, op_id: str) -> bool:
+        """See `TaskStore.bears_mark`."""
+        row = self._access.living(task_id, self._access.clock.now())
+        return row is not None and row.item.get(Attr.OP_ID) == text(op_id)
+
     def dead(self, queue: str, *, limit: int, after: Any = None) -> Page[DeadEntry]:
         """See `TaskStore.dead`. Oldest death first.
 

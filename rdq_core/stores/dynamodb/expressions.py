@@ -17,6 +17,7 @@
     remains ── IS_OF_SEEN_LIFE
     awake ── AWAKE_ENDS_SOONER; a start ── IS_ASLEEP; asleep ── WAS_EVER_AWAKE
     rate limit ── NOBODY_TOOK_YET or IS_HANDED_OUT_AS_READ
+    job ── IS_NEW_JOB, then JOB_IS_AS_READ                          cursor key ── NO_SECRET_YET
 
 The invariant: every write to a state row is composed of these and of nothing else, and looks them up here when it is
 made. So a test can replace any one of them by `ALWAYS` and see which promise breaks.
@@ -171,6 +172,15 @@ LOOKED_AT_AS_READ: Final = _clause("LOOKED_AT_AS_READ", "#looked_at = :seen_look
 
 IS_NOT_RECORDED: Final = _clause("IS_NOT_RECORDED", "attribute_not_exists(#pk)")
 """Nothing is stored under this record's id: what was recorded is never overwritten."""
+
+IS_NEW_JOB: Final = _clause("IS_NEW_JOB", "attribute_not_exists(#pk)")
+"""No job has this id: one that is under way is not begun again from the start."""
+
+JOB_IS_AS_READ: Final = _clause("JOB_IS_AS_READ", "#revision = :seen_revision")
+"""Nobody has gone on with the job since it was read: a page is counted once, and a cancelled job stays so."""
+
+NO_SECRET_YET: Final = _clause("NO_SECRET_YET", "attribute_not_exists(#pk)")
+"""Nobody has made the key of page cursors: another one would make all cursors stale that are about."""
 
 NOBODY_TOOK_YET: Final = _clause("NOBODY_TOOK_YET", "attribute_not_exists(#handed_out_until)")
 """No start was ever handed out under this limit."""

@@ -31,6 +31,12 @@ QUEUES: Final = "queues"
 """The control table's partition of queue configuration: one item a queue, under its name."""
 REFERENCE_PREFIX: Final = "ref#"
 """How partitions of the control table begin that hold a target's or requester's references and their tombstone."""
+OPEN_JOBS: Final = "jobs#open"
+"""The control table's partition of bulk operations that are not at their end, each under its id."""
+ENDED_JOBS: Final = "jobs#done"
+"""Its partition of those that have ended."""
+CURSOR_SECRET: Final = "secret#cursor"  # noqa: S105 - the name of a partition
+"""Its partition of the key that page cursors are signed with."""
 TOMBSTONE: Final = "tombstone"
 """The tombstone's sort key, behind every reference's, which begins with a task's id."""
 
@@ -130,6 +136,9 @@ class Attr(StrEnum):
     # Whether a queue has a sweep that is awake.
     AWAKE_UNTIL = "awake_until"
     AWAKENED_BY = "awakened_by"
+    # A bulk operation, and the key of page cursors, in the control table.
+    JOB = "job"
+    SECRET = "secret"  # noqa: S105 - the same
 
     # A record of the audit table, for people and their queries.
     OPERATION_ID = "operation_id"

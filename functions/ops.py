@@ -1,0 +1,27 @@
+"""Operator requests, for people and programs that may invoke this function and not touch the tables. Handler
+`functions.ops.handler`.
+
+Event: `{"op": "dlq.list", "queue": "billing", ...}` directly, the answer being the document, or `{"problem": {...}}`;
+the same document as the body of a POST through a function URL with IAM auth; a CloudFormation custom resource that
+declares queues. Directly, `principal` names who asks: it goes on record as not verified.
+
+Environment: RDQ_TASKS_TABLE, RDQ_DLQ_TABLE, RDQ_CONTROL_TABLE, RDQ_AUDIT_TABLE; RDQ_BODY_BUCKET where payloads may be
+large.
+
+IAM: dynamodb GetItem, Query, UpdateItem, PutItem, DeleteItem, BatchWriteItem on tasks, dlq and control and their
+indexes (transactions need no more); Query and PutItem on audit; s3 GetObject, PutObject, DeleteObject where there is a
+bucket.
+"""
+
+from typing import Any
+
+from rdq_core.runtime.log import LogSink
+from rdq_core.runtime.operating import OpsFunction
+from rdq_core.runtime.wiring import connect
+
+_function = OpsFunction(connect(events=LogSink()))
+
+
+def handler(event: Any, context: Any) -> Any:
+    """Answer an operator, or CloudFormation."""
+    return _function.answer(event, context)

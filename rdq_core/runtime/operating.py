@@ -1,0 +1,130 @@
+"""The ops function: operator requests directly, through a function URL, or as a CloudFormation custom resource.
+
+The invariant: whatever happens, an answer comes, within what Lambda lets pass; and who asked is on record as verified
+only when IAM says so.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rdq_core.domain.limits import MAX_SHORT_TEXT_BYTES
+from rdq_core.domain.text import truncate
+from rdq_core.engine.audit import Principal
+from rdq_core.errors import InputInvalid
+from rdq_core.ops.requests import answer as answer_request
+from rdq_core.runtime.cloudformation import CustomResource
+from rdq_core.runtime.invocation import remaining_of
+from rdq_core.runtime.log import log_error
+from rdq_core.runtime.problems import Forbidden, problem_of
+from rdq_core.runtime.wiring import Parts
+from rdq_core.stores.dynamodb.clock import StorageClock
+
+MOST_BYTES: Final = 5 * 1024 * 1024
+"""How large an answer may be. Lambda's own limit is 6 MB, and base64 or escapes may be added on the way."""
+_NOBODY: Final = Principal("unknown", verified=False)
+
+
+class OpsFunction:
+    """Answers whatever event it is given."""
+
+    def __init__(self, parts: Parts, resource: CustomResource | None = None) -> None:
+        self._parts = parts
+        self._resource = resource or CustomResource(parts)
+
+    def answer(self, event: Any, context: Any = None) -> Any:
+        """The answer to an event. Raises nothing."""
+        clock = self._parts.clock
+        if isinstance(clock, StorageClock):  # the process may have been frozen since the last one
+            clock.forget()
+        if isinstance(event, Mapping) and "ResponseURL" in event and "RequestType" in event:
+            return self._resource.handle(event, remaining_of(context))
+        if isinstance(event, Mapping) and isinstance(event.get("requestContext"), Mapping):
+            return self._over_http(event)
+        try:
+            document = _document(event)
+            return self._answer(document, _claimed(document.pop("principal", None)))
+        except Exception as error:  # noqa: BLE001 - the last line of defence makes a problem of all of them
+            return {"problem": _told(error)}
+
+    def _over_http(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            who = _verified(event["requestContext"])
+            return _response(200, self._answer(_body(event), who), "application/json")
+        except Exception as error:  # noqa: BLE001 - the same
+            problem = _told(error)
+            return _response(problem["status"], problem, "application/problem+json")
+
+    def _answer(self, document: Mapping[str, Any], who: Principal) -> dict[str, Any]:
+        """The answer, so large that it gets through. Of a page that doesn't, half the page."""
+        while True:
+            answer = answer_request(document, self._parts, lambda: who)
+            excess = len(json.dumps(answer).encode()) - MOST_BYTES
+            if excess <= 0:
+                return answer
+            size = document.get("page_size", 50)
+            if "next_cursor" in answer and isinstance(size, int) and size > 1 and document["op"] != "dlq.groups":
+                document = {**document, "page_size": size // 2}
+            else:
+                return _cut(answer)
+
+
+def _cut(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer without its bulkiest part, and a mark that says so."""
+    if "attempts" in answer:
+        lean = [{**each, "error": each["error"] and {**each["error"], "stack": None}} for each in answer["attempts"]]
+        answer = {**answer, "attempts": lean, "truncated": True}
+    kept = answer.get("items")
+    while isinstance(kept, list) and len(json.dumps(answer).encode()) > MOST_BYTES and kept:
+        kept = kept[: len(kept) // 2]
+        answer = {**answer, "items": kept, "truncated": True}
+    if len(json.dumps(answer).encode()) > MOST_BYTES:
+        raise InputInvalid("request", "has an answer that is too large for Lambda; ask the tables themselves")
+    return answer
+
+
+def _document(event: object) -> dict[str, Any]:
+    if not isinstance(event, Mapping):
+        raise InputInvalid("event", "must be an object with op", hint='{"op": "status"}')
+    return dict(event)
+
+
+def _body(event: Mapping[str, Any]) -> dict[str, Any]:
+    method = event["requestContext"].get("http", {}).get("method")
+    if method != "POST":
+        raise InputInvalid("method", f"is {method}; operator requests are sent by POST")
+    try:
+        body = event.get("body") or ""
+        text = base64.b64decode(body, validate=True) if event.get("isBase64Encoded") else body
+        return _document(json.loads(text))
+    except (binascii.Error, ValueError, RecursionError):
+        raise InputInvalid("body", "is not JSON", hint='{"op": "status"}') from None
+
+
+def _verified(context: Mapping[str, Any]) -> Principal:
+    """Whom IAM has let in. Without it the URL is open to everybody, and nobody is let in here."""
+    arn = ((context.get("authorizer") or {}).get("iam") or {}).get("userArn")
+    if not isinstance(arn, str) or not arn:
+        raise Forbidden("this function URL has no IAM auth", hint="give it AuthType: AWS_IAM")
+    return Principal(truncate(arn, MAX_SHORT_TEXT_BYTES), verified=True)
+
+
+def _claimed(name: object) -> Principal:
+    if name is None:
+        return _NOBODY
+    if not isinstance(name, str) or not name:
+        raise InputInvalid("principal", "must be text: who asks")
+    return Principal(truncate(name, MAX_SHORT_TEXT_BYTES), verified=False)
+
+
+def _told(error: Exception) -> dict[str, Any]:
+    problem = problem_of(error)
+    if problem["status"] >= 500:  # noqa: PLR2004 - from here on it is no mistake of the caller's
+        log_error(error, where="an operator request")
+    return problem
+
+
+def _response(status: int, document: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    return {"statusCode": status, "headers": {"content-type": kind}, "body": json.dumps(document)}

@@ -1,0 +1,127 @@
+"""`--via FUNCTION`: the same commands through the ops function, for those who may not touch the tables."""
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, ConnectTimeoutError
+
+from rdq_core.runtime import remote
+from rdq_core.runtime.operating import OpsFunction
+from rdq_core.runtime.wiring import connect
+from tests.cli.conftest import ANN, Bury, Shell
+from tests.cli.test_dlq import dead
+
+Invoke = Callable[[Any], dict[str, Any]]
+
+
+class Lambda:
+    """Lambda's client, with one function."""
+
+    def __init__(self, invoke: Invoke) -> None:
+        self._invoke = invoke
+        self.events: list[Any] = []
+
+    def invoke(self, *, FunctionName: str, Payload: bytes) -> dict[str, Any]:  # noqa: N803 - as boto3 has it
+        if FunctionName != "ops":
+            raise ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": ""}}, "Invoke")
+        self.events.append(json.loads(Payload))
+        return self._invoke(self.events[-1])
+
+
+def returned(document: Any) -> dict[str, Any]:
+    return {"StatusCode": 200, "Payload": io.BytesIO(json.dumps(document).encode())}
+
+
+@pytest.fixture
+def through(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> Lambda:
+    """The ops function on the tables that the commands know."""
+    made = Lambda(lambda event: returned(OpsFunction(connect()).answer(event)))
+    monkeypatch.setattr(remote, "_client", lambda: made)
+    return made
+
+
+def refusing(error: Exception) -> Invoke:
+    def invoke(_event: Any) -> dict[str, Any]:
+        raise error
+
+    return invoke
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["queue", "get", "billing"],
+        ["queue", "list"],
+        ["queue", "ladder", "billing"],
+        ["dlq", "list", "billing"],
+        ["dlq", "groups"],
+        ["dlq", "redrive", "billing", "--type", "none*", "--dry-run"],
+        ["dlq", "list", "nope"],
+        ["dlq", "list", "billing", "--cursor", "AAAA"],
+        ["job", "list"],
+        ["task", "list", "billing"],
+        ["task", "get", "01J00000000000000000000000"],
+        ["audit", "list"],
+    ],
+)
+def test_a_command_answers_the_same_through_the_function(
+    rdq: Shell, bury: Bury, through: Lambda, command: list[str]
+) -> None:
+    bury()
+    direct, via = rdq(*command, "--json"), rdq(*command, "--json", "--via", "ops")
+    assert via == direct
+    assert through.events
+
+
+def test_a_redrive_is_followed_through_the_function(rdq: Shell, bury: Bury, through: Lambda) -> None:
+    for _ in range(3):
+        bury()
+    answer = rdq("dlq", "redrive", "billing", "--all", "--yes", "--reason", "mended", "--via", "ops", "--json")
+    assert (answer.code, answer.document["done"]) == (0, 3)
+    assert dead(rdq) == []
+    last = rdq("audit", "list", "billing", "--json").document["items"][0]
+    assert (last["principal"], last["verified"], last["reason"]) == (ANN, False, "mended")
+
+
+def test_a_queue_is_paused_through_the_function(rdq: Shell, through: Lambda) -> None:
+    assert rdq("queue", "pause", "billing", "--reason", "r", "--via", "ops").code == 0
+    assert rdq("queue", "stats", "billing", "--json").document["paused"]
+
+
+def test_the_environment_may_name_the_function(rdq: Shell, through: Lambda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RDQ_VIA", "ops")
+    assert rdq("status", "--json").code == 0
+    assert [event["op"] for event in through.events] == ["status"]
+
+
+def test_through_the_function_no_table_needs_to_be_known(
+    rdq: Shell, through: Lambda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    through._invoke = lambda _event: returned({"items": [], "next_cursor": None})
+    monkeypatch.delenv("RDQ_TASKS_TABLE")
+    assert rdq("status", "--via", "ops", "--json").code == 0
+
+
+@pytest.mark.parametrize(
+    ("invoke", "told"),
+    [
+        (refusing(ClientError({"Error": {"Code": "AccessDeniedException", "Message": ""}}, "Invoke")), "lambda:Invoke"),
+        (refusing(ClientError({"Error": {"Code": "TooManyRequestsException", "Message": ""}}, "Invoke")), "TooMany"),
+        (refusing(ConnectTimeoutError(endpoint_url="https://lambda")), "could not be invoked"),
+        (lambda _event: {**returned({"errorMessage": "a secret"}), "FunctionError": "Unhandled"}, "failed (Unhandled)"),
+        (lambda _event: returned("hello"), "no ops function"),
+    ],
+)
+def test_a_function_that_does_not_answer_is_told(rdq: Shell, through: Lambda, invoke: Invoke, told: str) -> None:
+    through._invoke = invoke
+    answer = rdq("status", "--via", "ops", "--json")
+    assert (answer.code, answer.out) == (5, "")
+    assert told in answer.error["message"]
+    assert "a secret" not in answer.err
+
+
+def test_a_function_that_is_not_there_is_named(rdq: Shell, through: Lambda) -> None:
+    assert "nope" in rdq("status", "--via", "nope", "--json").error["message"]

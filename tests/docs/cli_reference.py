@@ -1,0 +1,79 @@
+"""docs/cli.md, made of the commands themselves.
+
+python -m tests.docs.cli_reference > docs/cli.md
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import typer.main
+
+from rdq_core.cli.app import app
+
+_INTRODUCTION = """# The command line
+
+Made of the commands themselves by `make reference`; don't edit it by hand. `rdq COMMAND --help` says the same.
+
+It works on the environment's AWS (`AWS_ENDPOINT_URL` respected) and the tables in the four `RDQ_*_TABLE` variables, or
+through the ops function where a command takes `--via FUNCTION`. Every command takes `-o table|json|jsonl` (`--json` is
+`-o json`), `--utc` and `--debug`.
+
+Exit codes: 0 done, 1 our bug, 2 wrong use or input, 3 not found, 4 conflict, 5 AWS not reachable, not allowed, or a
+table missing, 130 stopped by Ctrl-C.
+"""
+_EVERYWHERE = {"--output", "--json", "--utc", "--debug", "--help", "--install-completion", "--show-completion"}
+
+
+def reference() -> str:
+    """The whole document."""
+    root: Any = typer.main.get_command(app)
+    context = root.make_context("rdq", [], resilient_parsing=True)
+    return _INTRODUCTION + "".join(_commands(root, context)) + "\n"
+
+
+def _commands(group: Any, context: Any) -> Iterator[str]:
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        below = type(context)(command, info_name=name, parent=context)
+        if hasattr(command, "list_commands"):
+            yield from _commands(command, below)
+        else:
+            yield _section(command, below)
+
+
+def _section(command: Any, context: Any) -> str:
+    usage = command.get_usage(context).removeprefix("Usage: ")
+    parts = [f"\n## {context.command_path}\n\n{_prose(command.help)}\n\n```text\n{_joined(usage)}\n```\n"]
+    rows = [row for parameter in command.params if (row := _row(parameter, context))]
+    if rows:
+        parts.append(
+            "\n| | |\n|---|---|\n" + "".join(f"| `{_cell(left)}` | {_cell(right)} |\n" for left, right in rows)
+        )
+    if command.epilog:
+        lines = command.epilog.removeprefix("\b\nExamples:\n").splitlines()
+        parts.append("\n```text\n" + "\n".join(line.strip() for line in lines) + "\n```\n")
+    return "".join(parts)
+
+
+def _row(parameter: Any, context: Any) -> tuple[str, str] | None:
+    if _EVERYWHERE & set(parameter.opts):
+        return None
+    record = parameter.get_help_record(context)
+    return None if record is None else (record[0], " ".join(record[1].split()))
+
+
+def _joined(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _prose(text: str) -> str:
+    return "\n\n".join(_joined(paragraph) for paragraph in text.split("\n\n"))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

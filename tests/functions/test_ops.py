@@ -1,0 +1,288 @@
+"""The ops function: operator requests directly and through a function URL, each with its answer or its problem."""
+
+import base64
+import json
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rdq_core.errors import StoreFailed
+from rdq_core.ops.requests import OPERATIONS
+from rdq_core.runtime import operating
+from rdq_core.runtime.operating import OpsFunction
+from rdq_core.stores.dynamodb.clock import StorageClock
+from tests.engine.world import QUEUE
+from tests.ops.crew import Crew
+from tests.support.factories import an_error
+
+ARN = "arn:aws:iam::123456789012:user/ann"
+NOBODY = "01J00000000000000000000000"
+
+
+class Ops(Crew):
+    """A DLQ behind the ops function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.function = OpsFunction(self.parts)
+
+    def ask(self, op: str, **fields: Any) -> Any:
+        return self.function.answer({"op": op, **fields})
+
+    def problem(self, op: str, **fields: Any) -> Any:
+        answer = self.ask(op, **fields)
+        assert set(answer) == {"problem"}
+        return answer["problem"]
+
+    def post(self, document: object, **changes: Any) -> tuple[int, str, Any]:
+        response = self.function.answer(over_http(json.dumps(document), **changes))
+        return response["statusCode"], response["headers"]["content-type"], json.loads(response["body"])
+
+
+def over_http(body: str | None, *, arn: str | None = ARN, method: str = "POST", **changes: Any) -> dict[str, Any]:
+    iam = {"authorizer": {"iam": {"userArn": arn, "accountId": "123456789012"}}} if arn else {}
+    return {"version": "2.0", "requestContext": {"http": {"method": method}, **iam}, "body": body, **changes}
+
+
+@pytest.fixture
+def ops() -> Ops:
+    return Ops()
+
+
+# -- directly -----------------------------------------------------------------------------------------------------
+
+
+def test_each_operation_of_the_design_is_there() -> None:
+    assert set(OPERATIONS) >= {
+        "status",
+        *(f"dlq.{verb}" for verb in ("list", "groups", "redrive", "purge")),
+        *(f"task.{verb}" for verb in ("get", "list", "cancel")),
+        *(f"job.{verb}" for verb in ("list", "get", "cancel", "resume")),
+        *(
+            f"queue.{verb}"
+            for verb in ("get", "list", "apply", "set", "diff", "check", "pause", "resume", "delete", "stats", "ladder")
+        ),
+        "audit.list",
+    }
+
+
+def test_a_night_through_the_function(ops: Ops) -> None:
+    ids = ops.bury(3)
+    assert [(each["queue"], each["dead"]) for each in ops.ask("status")["items"]] == [(QUEUE, 3)]
+    (group,) = ops.ask("dlq.groups")["items"]
+    assert (group["count"], group["new"]) == (3, True)
+    assert ops.ask("dlq.show", id=ids[0])["attempts"][0]["outcome"] == "RETRYABLE_FAILURE"
+    ops.clock.advance("10s")
+    would = ops.ask("dlq.redrive", queue=QUEUE, group=group["fingerprint"], dry_run=True)
+    assert (would["selected"], would["dry_run"], would["preview"]["write_units"]) == (3, True, 33)
+
+    begun = ops.ask("dlq.redrive", queue=QUEUE, group=group["fingerprint"], reason="mended", principal="ann")
+    job = ops.ask("job.advance", job_id=begun["job_id"], seconds=5)
+
+    assert (job["state"], job["done"]) == ("done", 3)
+    assert [each["id"] for each in ops.ask("task.list", queue=QUEUE)["items"]] == ids
+    records = ops.ask("audit.list", queue=QUEUE)["items"]
+    assert {(each["principal"], each["verified"], each["reason"]) for each in records} == {("ann", False, "mended")}
+
+
+def test_a_payload_is_edited_for_one_task(ops: Ops) -> None:
+    (task_id,) = ops.bury()
+    better = base64.b64encode(b"better").decode()
+    done = ops.ask("dlq.redrive", queue=QUEUE, ids=[task_id], payload_base64=better, set_handler="refund")
+    assert done == {"selected": 1, "done": 1, "skipped": 0, "failed": 0, "dry_run": False, "job_id": None}
+    task = ops.ask("task.get", id=task_id, show_payload=True)
+    assert (base64.b64decode(task["payload"]), task["handler_ref"]) == (b"better", "refund")
+    assert "payload" not in ops.ask("task.get", id=task_id)
+
+
+def test_tasks_are_cancelled_by_filter_and_that_is_on_record(ops: Ops) -> None:
+    wanted = [ops.world.submit(ref="a") for _ in range(3)]
+    other = ops.world.submit(ref="b")
+    would = ops.ask("task.cancel", queue=QUEUE, handler="a", dry_run=True)
+    assert (would["selected"], would["done"], would["next_cursor"]) == (3, 0, None)
+    done = ops.ask("task.cancel", queue=QUEUE, handler="a", reason="a mistake")
+    assert (done["selected"], done["done"], done["next_cursor"]) == (3, 3, None)
+    assert ops.waiting([*wanted, other]) == [other]
+    assert [(each.operation, each.reason) for each in ops.records()] == [("task.cancel", "a mistake")] * 2
+    assert ops.ask("task.cancel", queue=QUEUE, all=True)["done"] == 1
+
+
+def test_a_queue_is_configured_paused_and_resumed(ops: Ops) -> None:
+    config = {"config_version": 1, "queues": {"email": {"retry": {"max_attempts": 3}}}}
+    assert ops.ask("queue.check", config=config)["items"] == [{"queue": "email", "result": "valid"}]
+    assert ops.ask("queue.apply", config=config)["items"][0]["result"] == "created"
+    assert ops.ask("queue.set", queue="email", set=["retry.max_attempts=9"], reason="a rush")["changed"]
+    assert ops.ask("queue.get", queue="email")["effective"]["retry"]["max_attempts"] == 9
+    assert ops.ask("queue.pause", queue="email", reason="the bank is down")["paused"]
+    (state,) = ops.ask("status", queue="email")["items"]
+    assert (state["paused"], state["pause_reason"], state["override"]) == (True, "the bank is down", "in_force")
+    assert not ops.ask("queue.resume", queue="email")["paused"]
+
+
+def test_work_that_nobody_looks_at_is_told(ops: Ops) -> None:
+    ops.world.submit()
+    assert [each["unserved"] for each in ops.ask("status")["items"]] == [False]
+    ops.clock.advance("6m")
+    assert [each["unserved"] for each in ops.ask("status")["items"]] == [True]
+    ops.ask("queue.pause", queue=QUEUE)
+    assert [each["unserved"] for each in ops.ask("status")["items"]] == [False]
+
+
+# -- what is refused ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "code"),
+    [
+        ({"op": "dlq.lst"}, 400, "task_input_invalid"),
+        ({}, 400, "task_input_invalid"),
+        ({"op": ["dlq.list"]}, 400, "task_input_invalid"),
+        ({"op": "dlq.list"}, 400, "task_input_invalid"),
+        ({"op": "dlq.list", "queue": QUEUE, "colour": 1}, 400, "task_input_invalid"),
+        ({"op": "dlq.list", "queue": 5}, 400, "task_input_invalid"),
+        ({"op": "dlq.list", "queue": QUEUE, "page_size": 501}, 400, "task_input_invalid"),
+        ({"op": "dlq.list", "queue": QUEUE, "since": "3h"}, 400, "task_input_invalid"),
+        ({"op": "dlq.list", "queue": "nope"}, 404, "queue_not_found"),
+        ({"op": "dlq.list", "queue": QUEUE, "cursor": "AAAA"}, 409, "stale_cursor"),
+        ({"op": "dlq.show", "id": NOBODY}, 404, "task_not_found"),
+        ({"op": "dlq.redrive", "queue": QUEUE}, 400, "task_input_invalid"),
+        ({"op": "dlq.redrive", "queue": QUEUE, "all": True, "ids": [NOBODY]}, 400, "task_input_invalid"),
+        ({"op": "dlq.redrive", "queue": QUEUE, "all": True, "min_success": 0.5}, 400, "task_input_invalid"),
+        ({"op": "dlq.redrive", "queue": QUEUE, "all": True, "rate": "fast"}, 400, "task_input_invalid"),
+        ({"op": "dlq.redrive", "queue": QUEUE, "ids": [NOBODY], "rate": "5/s"}, 400, "task_input_invalid"),
+        ({"op": "dlq.redrive", "queue": QUEUE, "ids": [NOBODY], "payload_base64": "?"}, 400, "task_input_invalid"),
+        ({"op": "dlq.redrive", "queue": QUEUE, "group": "v1:none"}, 404, "task_not_found"),
+        ({"op": "dlq.purge", "queue": QUEUE, "all": "yes"}, 400, "task_input_invalid"),
+        ({"op": "job.get", "job_id": NOBODY}, 404, "task_not_found"),
+        ({"op": "task.get"}, 400, "task_input_invalid"),
+        ({"op": "task.cancel", "queue": QUEUE}, 400, "task_input_invalid"),
+        ({"op": "task.cancel"}, 400, "task_input_invalid"),
+        ({"op": "queue.apply", "config": {"config_version": 1, "queues": {"Ä": {}}}}, 400, "config_invalid"),
+        ({"op": "queue.apply"}, 400, "task_input_invalid"),
+        ({"op": "status", "principal": 5}, 400, "task_input_invalid"),
+    ],
+)
+def test_what_is_wrong_has_a_stable_code_directly_and_over_http(
+    ops: Ops, request_: dict[str, Any], status: int, code: str
+) -> None:
+    problem = ops.function.answer(request_)["problem"]
+    assert (problem["status"], problem["code"], problem["type"]) == (status, code, f"urn:rdq:problem:{code}")
+    if "principal" not in request_:
+        assert ops.post(request_) == (status, "application/problem+json", problem)
+
+
+def test_a_refusal_names_the_field_and_not_the_value(ops: Ops) -> None:
+    problem = ops.problem("dlq.list", queue=QUEUE, page_size="a secret")
+    assert problem["detail"].startswith("page_size: ")
+    assert "a secret" not in json.dumps(problem)
+
+
+def test_a_misspelt_operation_is_recognised(ops: Ops) -> None:
+    assert ops.problem("dlq.redrve")["hint"] == "did you mean dlq.redrive?"
+
+
+@pytest.mark.parametrize("event", [None, 5, "status", [{"op": "status"}]])
+def test_an_event_that_is_no_request_is_a_problem(ops: Ops, event: object) -> None:
+    assert ops.function.answer(event)["problem"]["status"] == 400
+
+
+def test_a_bug_tells_nothing_but_that_it_is_one(
+    ops: Ops, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a secret")
+
+    monkeypatch.setattr(ops.parts.store, "counts", broken)
+    with caplog.at_level(logging.ERROR):
+        problem = ops.problem("status")
+    assert (problem["status"], problem["code"]) == (500, "internal")
+    assert "ZeroDivisionError" in caplog.text
+    assert "a secret" not in caplog.text + json.dumps(problem)
+
+
+def test_a_storage_failure_is_told_as_that(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(*_: object, **__: object) -> None:
+        raise StoreFailed("no answer", may_have_happened=False)
+
+    monkeypatch.setattr(ops.parts.store, "counts", silent)
+    assert (ops.problem("status")["status"], ops.problem("status")["code"]) == (503, "task_store_failed")
+
+
+# -- over HTTP ----------------------------------------------------------------------------------------------------
+
+
+def test_over_http_the_principal_is_the_one_that_iam_has_verified(ops: Ops) -> None:
+    (task_id,) = ops.bury()
+    status, kind, done = ops.post({"op": "dlq.redrive", "queue": QUEUE, "ids": [task_id]})
+    assert (status, kind, done["done"]) == (200, "application/json", 1)
+    assert {(record.principal, record.verified) for record in ops.records()} == {(ARN, True)}
+
+
+def test_over_http_nobody_can_say_who_they_are(ops: Ops) -> None:
+    assert ops.post({"op": "status", "principal": "the boss"})[0] == 400
+
+
+def test_without_iam_auth_nobody_is_let_in(ops: Ops) -> None:
+    for arn in (None, ""):
+        status, _, problem = ops.post({"op": "status"}, arn=arn)
+        assert (status, problem["code"]) == (403, "forbidden")
+
+
+def test_a_body_may_be_base64(ops: Ops) -> None:
+    body = base64.b64encode(b'{"op": "status"}').decode()
+    assert ops.function.answer(over_http(body, isBase64Encoded=True))["statusCode"] == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "changes"),
+    [(None, {}), ("{", {}), ("[]", {}), ("?", {"isBase64Encoded": True}), ('{"op": "status"}', {"method": "GET"})],
+)
+def test_a_request_that_makes_no_sense_is_a_problem(ops: Ops, body: str | None, changes: dict[str, Any]) -> None:
+    response = ops.function.answer(over_http(body, **changes))
+    assert response["statusCode"] == 400
+
+
+# -- within Lambda's limits ---------------------------------------------------------------------------------------
+
+
+def test_a_page_that_is_too_large_is_halved_and_goes_on(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = ops.bury(20)
+    monkeypatch.setattr(operating, "MOST_BYTES", 4_000)
+    seen: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = ops.ask("dlq.list", queue=QUEUE, page_size=20, **cursor)
+        assert len(json.dumps(page)) <= 4_000
+        seen += [each["id"] for each in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        cursor = {"cursor": page["next_cursor"]}
+    assert seen == ids
+
+
+def test_a_history_that_is_too_large_loses_its_stacks_and_says_so(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
+    (task_id,) = ops.bury(error=an_error(stack="a frame\n" * 500))
+    whole = ops.ask("task.get", id=task_id)
+    assert "truncated" not in whole
+    monkeypatch.setattr(operating, "MOST_BYTES", 2_000)
+    cut = ops.ask("task.get", id=task_id)
+    assert cut["truncated"]
+    assert cut["attempts"][0]["error"] == {**whole["attempts"][0]["error"], "stack": None}
+    monkeypatch.setattr(operating, "MOST_BYTES", 200)
+    assert ops.problem("task.get", id=task_id)["status"] == 400
+
+
+def test_each_invocation_asks_storage_for_the_time_anew(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
+    forgotten: list[bool] = []
+
+    class Clock(StorageClock):
+        def __init__(self) -> None:
+            pass
+
+        def forget(self) -> None:
+            forgotten.append(True)
+
+    OpsFunction(replace(ops.parts, clock=Clock())).answer({"op": "nonsense"})
+    assert forgotten == [True]
