@@ -1,7 +1,9 @@
 """What each role does in ordinary life and in odd cases, on a whole rdq in this process, with its requests noted."""
 
+from base64 import b64encode
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from dataclasses import replace
 from itertools import count
 from typing import Any, Final
@@ -9,14 +11,12 @@ from typing import Any, Final
 from rdq_core import Rdq, Registry
 from rdq_core.config.document import parse_document
 from rdq_core.domain.dead import DeadEntry
-from rdq_core.domain.lifecycle import NO_EDIT, Edit
 from rdq_core.domain.references import Reference, ReferenceKind
 from rdq_core.domain.units import parse_duration
 from rdq_core.engine.audit import Principal
 from rdq_core.engine.sweep import SweepLimits
-from rdq_core.ops.audit import AuditDesk
 from rdq_core.ops.garbage import collect
-from rdq_core.ops.queues import QueueDesk
+from rdq_core.ops.requests import answer
 from rdq_core.runtime.hosting import FunctionHost
 from rdq_core.runtime.kicking import SWEEPER, KickFunction
 from rdq_core.runtime.log import Quiet
@@ -100,6 +100,18 @@ class Company:
         with self.watch.of("sweeper"):
             sweeper = self.parts.sweeper(registry, serves=registry.queues, worker="w:1", rdq=self.rdq)
             sweeper.sweep(SweepLimits(horizon=span, linger=min(span, parse_duration("2s"))))
+
+    def ask(self, role: str, **document: Any) -> dict[str, Any]:
+        """An operator's request, as the ops function and the command line answer it."""
+        with self.watch.of(role):
+            return answer(document, self.parts, lambda: ANN)
+
+    def as_new_process(self) -> "Company":
+        """The same company, seen by a process that remembers nothing."""
+        fresh = connect(self.client, self.tables, clock=self.clock, events=Quiet())
+        again = copy(self)
+        again.parts = replace(fresh, store=self.store, jitter=NoJitter(), idle=self.parts.idle, busy=self.parts.busy)
+        return again
 
     def a_dead_one(self, payload: bytes = b"x", **fields: object) -> DeadEntry:
         task_id = self.submit(payload, **fields)
@@ -196,19 +208,22 @@ def a_sweeper_ends_a_deletion(company: Company) -> None:
     assert stored.is_deleted
 
 
-def a_sweeper_advances_a_bulk_operation(company: Company) -> None:
-    entries = [company.a_dead_one(noise(size), target="order:7") for size in (OUTSIDE, LARGE)]
-    with company.watch.of("sweeper"):
-        found = company.store.dead_entry(entries[0].task_id)
-        assert found is not None
-        company.store.redrive(found, NO_EDIT, now=company.clock.now(), op_id="op", shards=4)
-        company.store.purge(entries[1], now=company.clock.now(), op_id="op")
+def a_sweeper_advances_bulk_operations(company: Company) -> None:
+    for op in ("dlq.redrive", "dlq.purge"):
+        for size in (OUTSIDE, LARGE):
+            company.a_dead_one(noise(size), target="order:7")
+        company.clock.advance("1m")
+        company.ask("operator", op=op, queue=QUEUE, type="TimeoutError", rate="1/s", reason="they are over")
+        for _ in range(6):
+            company.sweep(horizon="30s")
+            company.clock.advance("30s")
+    assert company.store.dead(QUEUE, limit=1).items == []
 
 
 def what_is_gone_is_cleaned_up(company: Company) -> None:
     task_id = company.submit(noise(LARGE), target="order:7")
-    for answer in (None, noise(LARGE)):
-        company.sweep(answer)
+    for result in (None, noise(LARGE)):
+        company.sweep(result)
         company.clock.advance("10s")
     client, tasks = company.client, company.tables.tasks
     items = client.query(
@@ -257,17 +272,33 @@ def everybody_asks_for_the_time(company: Company) -> None:
 
 def an_operator_mends(company: Company) -> None:
     entries = [company.a_dead_one(noise(size), target="order:7") for size in (1, OUTSIDE, LARGE, LARGE)]
-    edits = (NO_EDIT, NO_EDIT, Edit(payload=noise(LARGE + 1)))
+    dead = [entry.task_id for entry in entries]
+    new = b64encode(noise(LARGE + 1)).decode()
     company.clock.advance("50d")
+    company.ask("operator", op="dlq.show", id=dead[0])
+    company.ask("operator", op="dlq.redrive", queue=QUEUE, ids=dead[:2], reason="it is mended")
+    company.ask("operator", op="dlq.redrive", queue=QUEUE, ids=dead[2:3], payload_base64=new, reason="it was wrong")
+    company.ask("operator", op="dlq.purge", queue=QUEUE, ids=dead[3:], reason="it is over")
+    company.ask("operator", op="task.cancel", ids=[dead[0], company.submit(concurrency_key="ann")])
     with company.watch.of("operator"):
-        for entry, edit in zip(entries, edits, strict=False):
-            assert company.store.dead_entry(entry.task_id) == entry
-            company.store.redrive(entry, edit, now=company.clock.now(), op_id="op", shards=4)
-        company.store.purge(entries[-1], now=company.clock.now(), op_id="op")
-        company.rdq.cancel(entries[0].task_id)
-        company.rdq.cancel(company.submit(concurrency_key="ann"))
         company.rdq.forget(target="order:7")
         collect(company.store)
+
+
+def an_operator_works_in_bulk(company: Company) -> None:
+    for _ in range(2):
+        company.a_dead_one()
+    company.clock.advance("1m")
+    page = company.ask("operator", op="dlq.list", queue=QUEUE, page_size=1)
+    company.ask("operator", op="dlq.list", queue=QUEUE, page_size=1, cursor=page["next_cursor"])
+    job = company.ask("operator", op="dlq.redrive", queue=QUEUE, all=True, reason="it is mended")["job_id"]
+    for op in ("job.list", "audit.list"):
+        company.ask("operator", op=op)
+    company.ask("operator", op="job.get", job_id=job)
+    company.ask("operator", op="job.cancel", job_id=job)
+    company.clock.advance("1m")
+    with company.watch.of("operator"):
+        company.parts.job_desk().advance(job)
 
 
 def an_operator_configures(company: Company) -> None:
@@ -278,20 +309,28 @@ def an_operator_configures(company: Company) -> None:
         editor.resume(QUEUE)
         editor.clear(QUEUE)
         editor.delete("short", reason="nobody needs it")
-        AuditDesk(company.parts.audit, company.parts.queues, clock=company.clock).list()
 
 
 def somebody_looks(company: Company) -> None:
-    dead = company.a_dead_one(noise(LARGE))
-    with company.watch.of("reader"):
-        company.rdq.get(dead.task_id)
-        company.store.dead_entry(dead.task_id)
-        company.store.dead(QUEUE, limit=10)
-        company.store.candidates(QUEUE, 0, until=company.clock.now(), limit=10)
-        desk = QueueDesk(company.parts.queues, company.store, clock=company.clock)
-        desk.list()
-        desk.stats(QUEUE)
-        AuditDesk(company.parts.audit, company.parts.queues, clock=company.clock).list()
+    dead = [company.a_dead_one(noise(LARGE)).task_id for _ in range(2)]
+    company.clock.advance("1m")
+    job = company.ask("operator", op="dlq.redrive", queue=QUEUE, type="Nothing*", reason="none")["job_id"]
+    company.ask("operator", op="dlq.list", queue=QUEUE, page_size=1)
+    company = company.as_new_process()
+    for request in (
+        {"op": "status"},
+        {"op": "dlq.list", "queue": QUEUE, "page_size": 1},
+        {"op": "dlq.groups", "queue": QUEUE},
+        {"op": "dlq.show", "id": dead[0]},
+        {"op": "task.get", "id": dead[0], "show_payload": True},
+        {"op": "task.list", "queue": QUEUE},
+        {"op": "job.list"},
+        {"op": "job.get", "job_id": job},
+        {"op": "queue.list"},
+        {"op": "queue.get", "queue": QUEUE},
+        {"op": "audit.list"},
+    ):
+        company.ask("reader", **request)
 
 
 EVERY: Final[tuple[Callable[[Company], None], ...]] = (
@@ -305,11 +344,12 @@ EVERY: Final[tuple[Callable[[Company], None], ...]] = (
     a_sweeper_reclaims,
     a_sweeper_meets_a_forgotten_task,
     a_sweeper_ends_a_deletion,
-    a_sweeper_advances_a_bulk_operation,
+    a_sweeper_advances_bulk_operations,
     what_is_gone_is_cleaned_up,
     new_work_starts_a_sweep,
     everybody_asks_for_the_time,
     an_operator_mends,
+    an_operator_works_in_bulk,
     an_operator_configures,
     somebody_looks,
 )

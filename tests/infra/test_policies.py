@@ -20,32 +20,20 @@ POLICIES: Final = {
 ROLES: Final = {"clean-up": "CleanUpRole", "kick": "KickRole"}
 EVERYBODY: Final = (*POLICIES, *ROLES)
 
-_JOBS = "bulk operations are played by the tests of jobs"
+_TAKE_OVER = "taking over a page of a bulk operation whose host was killed"
 _FUNCTION = "by Lambda itself, or to a function: there is none in this process"
 UNUSED_HERE: Final[Mapping[str, Mapping[str, str]]] = {
     "submitter": {},
     "sweeper": {
-        "dynamodb:GetItem on control under jobs#*": _JOBS,
-        "dynamodb:Query on control under jobs#*": _JOBS,
-        "dynamodb:PutItem on control under jobs#*": _JOBS,
-        "dynamodb:DeleteItem on control under jobs#*": _JOBS,
+        "dynamodb:GetItem on dlq": _TAKE_OVER,
+        "dynamodb:GetItem on control under jobs#*": _TAKE_OVER,
         "lambda:InvokeFunction on HandlerFunctionArns": _FUNCTION,
     },
     "operator": {
-        "dynamodb:GetItem on control under jobs#*": _JOBS,
-        "dynamodb:Query on control under jobs#*": _JOBS,
-        "dynamodb:PutItem on control under jobs#*": _JOBS,
-        "dynamodb:DeleteItem on control under jobs#*": _JOBS,
-        "dynamodb:GetItem on control under secret#*": _JOBS,
-        "dynamodb:PutItem on control under secret#*": _JOBS,
         "lambda:InvokeFunction on function:ops": _FUNCTION,
         "lambda:InvokeFunctionUrl on function:ops": _FUNCTION,
     },
-    "reader": {
-        "dynamodb:GetItem on control under jobs#*": _JOBS,
-        "dynamodb:Query on control under jobs#*": _JOBS,
-        "dynamodb:GetItem on control under secret#*": _JOBS,
-    },
+    "reader": {},
     "clean-up": {
         "logs:CreateLogStream on CleanUpLogs": _FUNCTION,
         "logs:PutLogEvents on CleanUpLogs": _FUNCTION,
