@@ -43,10 +43,14 @@ class QueueReport:
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """What one sweep did, queue by queue. `left` are queues with work that its host had no time for."""
+    """What one sweep did, queue by queue. `left` are queues with work that its host had no time for.
+
+    `left_chores`: so is the next page of some bulk operation.
+    """
 
     queues: Mapping[str, QueueReport] = field(default_factory=dict)
     left: tuple[str, ...] = ()
+    left_chores: bool = False
 
     @property
     def total(self) -> QueueReport:

@@ -13,12 +13,12 @@ from typing import Final
 
 from rdq_core.config.settings import Host, QueueSettings
 from rdq_core.domain.lease import Claim
-from rdq_core.engine.backlog import is_any_due
 from rdq_core.engine.claims import Claimer
 from rdq_core.engine.dispatch import Router
 from rdq_core.engine.feed import Feed
 from rdq_core.engine.in_force import InForce
 from rdq_core.engine.lane import Lane
+from rdq_core.engine.last_look import LastLook, is_served
 from rdq_core.engine.ports import (
     KEY_BUSY,
     Candidate,
@@ -182,7 +182,7 @@ class _Sweep:
             self._vigil.end()
             asleep_since = self._clock.now()
             self._wait_for_runs()
-        return replace(self._tally.report(), left=self._last_look(asleep_since) if ran_out else ())
+        return self._report(asleep_since) if ran_out else self._tally.report()
 
     def _has_run_out_of_time(self) -> bool:
         """Whether the end of the host's time kept it from work, and not somebody's wish."""
@@ -190,29 +190,24 @@ class _Sweep:
             return False
         return self._is_out_of_time() or bool(self._out_of_time)
 
-    def _last_look(self, asleep_since: datetime) -> tuple[str, ...]:
-        """The queues that have work which another host must see to: nobody started one while this one was awake.
-
-        It looks as long as an index entry may follow its stream record, if there is time for that.
-        """
-        until = asleep_since + self._limits.linger
-        while True:
-            left = tuple(queue for queue in self._lanes if self._has_work(queue))
-            now = self._clock.now()
-            ends_at = self._limits.ends_at or until
-            if left or now >= until or now + _LONGEST_WAIT >= ends_at:
-                return left
-            self._parts.idle.wait(threading.Event(), _LONGEST_WAIT / timedelta(seconds=1))
-
-    def _has_work(self, queue: str) -> bool:
-        settings = self._parts.in_force.of(queue)
-        if settings is None or not self._is_served(settings):
-            return False
-        try:
-            return is_any_due(self._parts.store, settings, until=self._horizon, share=self._limits.shards)
-        except StoreFailed as failed:  # whoever comes next looks anyway
-            self._parts.on_error(failed, where=f"looking for work that is left in queue {queue}")
-            return True
+    def _report(self, asleep_since: datetime) -> SweepReport:
+        """What it did; and what it leaves, where it ended for want of time."""
+        parts, limits = self._parts, self._limits
+        look = LastLook(
+            store=parts.store,
+            in_force=parts.in_force,
+            queues=tuple(self._lanes),
+            host=parts.host,
+            shards=limits.shards,
+            clock=self._clock,
+            sleeper=parts.idle,
+            on_error=parts.on_error,
+        )
+        left = look.left(due_by=self._horizon, until=asleep_since + limits.linger, ends_at=limits.ends_at)
+        chores_at = self._upcoming.get(_CHORES)
+        return replace(
+            self._tally.report(), left=left, left_chores=chores_at is not None and chores_at <= self._horizon
+        )
 
     def _begins_cycle(self) -> bool:
         """Whether a cycle of claims begins, as the first one does; a run that ends begins no new one."""
@@ -306,7 +301,7 @@ class _Sweep:
     def _serve(self, queue: str, lane: Lane) -> datetime | None:
         """Start what is due, as far as slots are free. When to come back: None is when a slot gets free."""
         settings = self._parts.in_force.of(queue)
-        if settings is None or not self._is_served(settings):
+        if settings is None or not is_served(settings, self._parts.host):
             if settings is not None:
                 self._parts.renewals.look_after(queue, settings.shards_ever)
             self._upcoming.pop(queue, None)
@@ -323,9 +318,6 @@ class _Sweep:
                 self._note_upcoming(queue, lane.upcoming(self._clock.now()))
                 return lane.wakes_at(self._clock.now())
         return self._clock.now()
-
-    def _is_served(self, settings: QueueSettings) -> bool:
-        return not settings.paused and settings.host in (self._parts.host, Host.ANY)
 
     def _is_too_late_for(self, settings: QueueSettings) -> bool:
         """Whether a handler that starts now may not be done when the host ends."""

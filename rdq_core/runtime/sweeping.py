@@ -81,8 +81,8 @@ class SweeperFunction:
         served = self._served(order, invocation.remaining)
         helpers = 0 if order.shards is not None else sum(self._bring_help(each, invocation) for each in served)
         report = self._sweep(served, order, invocation)
-        has_successor = bool(report.left) and self._start(
-            invocation, SweepOrder(report.left, order.shards), where="starting the successor"
+        has_successor = bool(report.left or report.left_chores) and self._start(
+            invocation, SweepOrder(report.left or order.queues, order.shards), where="starting the successor"
         )
         return {
             "total": asdict(report.total),
