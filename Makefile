@@ -21,10 +21,10 @@ export UV_LINK_MODE := copy
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test fast check lint mutations simulate test-processes reference package lock clean
+.PHONY: help demo test fast check lint e2e mutations simulate test-processes reference package lock clean
 
 help: ## Print what make can do
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## See calls fail, be retried, die and be sent back
 	@$(BIN)/rdq demo $(ARGS)
@@ -37,6 +37,9 @@ test: $(READY) $(MINISTACK_READY) $(INFRA_READY) ## All tests but those that kil
 
 test-processes: $(READY) $(MINISTACK_READY) ## Real workers, killed in the middle of their work
 	$(BIN)/pytest -q -m processes $(ARGS)
+
+e2e: $(READY) $(MINISTACK_READY) $(INFRA_READY) ## The shipped templates, deployed: from a submit to a redrive
+	$(BIN)/pytest -q tests/e2e $(ARGS)
 
 mutations: $(READY) ## Each write condition made always true: its test fails
 	$(BIN)/python -m tests.mutations $(ARGS)

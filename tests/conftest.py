@@ -9,7 +9,7 @@ _SLOW_FOLDERS: Final = {"cli", "docs", "dynamodb", "infra", "samples", "testing_
 """Folders whose tests make tables or start processes."""
 
 pytest.register_assert_rewrite("tests.contract")  # its modules are no test files by name
-pytest_plugins = ["tests.support.engines", "tests.support.stores"]
+pytest_plugins = ["tests.support.engines", "tests.support.stores", "tests.infra.synthesis"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

