@@ -16,16 +16,18 @@ UV := $(BIN)/uv
 READY := $(VENV)/.ready
 MINISTACK := .venv-ministack
 MINISTACK_READY := $(MINISTACK)/.ready
+INFRA := .venv-infra
+INFRA_READY := $(INFRA)/.ready
 
 export UV_PYTHON_DOWNLOADS := never
 export UV_LINK_MODE := copy
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test fast check lint mutations simulate fuzz test-processes reference package lock clean
+.PHONY: help demo test fast check lint e2e mutations simulate fuzz test-processes reference package lock clean
 
 help: ## Print what make can do
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## See calls fail, be retried, die and be sent back
 	@$(BIN)/rdq demo $(ARGS)
@@ -33,11 +35,14 @@ demo: $(READY) ## See calls fail, be retried, die and be sent back
 fast: $(READY) ## Seconds: the tests without servers and processes
 	$(BIN)/pytest -q -m "not slow and not ministack and not processes" $(ARGS)
 
-test: $(READY) $(MINISTACK_READY) ## All tests but those that kill processes
+test: $(READY) $(MINISTACK_READY) $(INFRA_READY) ## All tests but those that kill processes
 	$(BIN)/pytest -q -n 2 -m "not processes" $(ARGS)
 
 test-processes: $(READY) $(MINISTACK_READY) ## Real workers, killed in the middle of their work
 	$(BIN)/pytest -q -m processes $(ARGS)
+
+e2e: $(READY) $(MINISTACK_READY) $(INFRA_READY) ## The shipped templates, deployed: from a submit to a redrive
+	$(BIN)/pytest -q tests/e2e $(ARGS)
 
 mutations: $(READY) ## Each write condition made always true: its test fails
 	$(BIN)/python -m tests.mutations $(ARGS)
@@ -72,9 +77,10 @@ lock: $(UV) ## Pin pyproject.toml's needs (ARGS=--upgrade: the newest)
 	$(call compile,requirements-dev.lock,pyproject.toml --all-extras --group dev)
 	$(call compile,requirements-lambda.lock,pyproject.toml --constraints requirements-dev.lock)
 	$(call compile,requirements-ministack.lock,--group pyproject.toml:ministack)
+	$(call compile,requirements-infra.lock,--group pyproject.toml:infra)
 
 clean: ## Remove the environments and what tools left behind
-	rm -rf $(VENV) $(MINISTACK) .mypy_cache .pytest_cache .ruff_cache .hypothesis .rdq-demo build dist
+	rm -rf $(VENV) $(MINISTACK) $(INFRA) .mypy_cache .pytest_cache .ruff_cache .hypothesis .rdq-demo build dist
 
 define compile
 $(UV) pip compile $(2) $(ARGS) --quiet --universal --python-version 3.11 --generate-hashes \
@@ -99,4 +105,9 @@ $(READY): $(UV) requirements-dev.lock pyproject.toml
 $(MINISTACK_READY): $(UV) requirements-ministack.lock
 	$(UV) venv --quiet --clear --python $(BIN)/python $(MINISTACK)
 	$(UV) pip sync --quiet --python $(MINISTACK)/bin/python --require-hashes requirements-ministack.lock
+	@touch $@
+
+$(INFRA_READY): $(UV) requirements-infra.lock
+	$(UV) venv --quiet --clear --python $(BIN)/python $(INFRA)
+	$(UV) pip sync --quiet --python $(INFRA)/bin/python --require-hashes requirements-infra.lock
 	@touch $@

@@ -6,7 +6,7 @@ from typing import Final
 import hypothesis
 import pytest
 
-_SLOW_FOLDERS: Final = {"cli", "docs", "dynamodb", "samples", "testing_kit"}
+_SLOW_FOLDERS: Final = {"cli", "docs", "dynamodb", "infra", "samples", "testing_kit"}
 """Folders whose tests make tables or start processes."""
 
 # How long an example takes says more about the machine than about rdq.
@@ -14,7 +14,7 @@ hypothesis.settings.register_profile("rdq", deadline=None, suppress_health_check
 hypothesis.settings.load_profile("rdq")
 
 pytest.register_assert_rewrite("tests.contract")  # its modules are no test files by name
-pytest_plugins = ["tests.support.engines", "tests.support.stores"]
+pytest_plugins = ["tests.support.engines", "tests.support.stores", "tests.infra.synthesis"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -24,6 +24,7 @@ from rdq_core.ops.queue_edits import QueueEditor
 from rdq_core.ops.queues import Change, checked
 from rdq_core.runtime.log import log_error
 from rdq_core.runtime.wiring import Parts
+from rdq_core.stores.dynamodb.endpoint import is_loopback
 
 Send = Callable[[str, bytes], None]
 
@@ -170,8 +171,8 @@ def _digest(event: Mapping[str, Any]) -> str:
 
 
 def put_answer(url: str, body: bytes) -> None:
-    """Send an answer to CloudFormation's presigned URL. Raises OSError when it can't be delivered."""
-    if not url.startswith("https://"):
+    """Send an answer to CloudFormation's presigned URL, or a local engine's. Raises OSError when it does not arrive."""
+    if not (url.startswith("https://") or (url.startswith("http://") and is_loopback(url))):
         raise OSError("CloudFormation's URL is none")
     # The signature covers an empty content type, and urllib would set one of its own.
     request = urllib.request.Request(url, data=body, method="PUT", headers={"Content-Type": ""})  # noqa: S310 - checked above

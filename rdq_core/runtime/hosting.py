@@ -13,6 +13,8 @@ from rdq_core.runtime.telemetry import LogsAndMetrics, MetricsSink, log_as_json
 from rdq_core.runtime.wiring import Parts, connect, lambda_client
 from rdq_core.stores.dynamodb.clock import StorageClock
 
+SERVICE: Final = "POWERTOOLS_SERVICE_NAME"
+"""The environment variable that tells the metrics of one stack from another's."""
 _SECONDS: Final = 5.0
 
 Start = Callable[[str, Mapping[str, Any]], None]
@@ -45,7 +47,7 @@ class FunctionHost:
 def host_from_env(name: str) -> FunctionHost:
     """The host on the environment's AWS, for the function of this name. Made once, while the function is cold."""
     log_as_json()
-    metrics = MetricsSink(service=name)
+    metrics = MetricsSink(service=os.environ.get(SERVICE) or name)
     return FunctionHost(parts=connect(events=LogsAndMetrics(metrics)), metrics=metrics, start=_starter())
 
 

@@ -21,6 +21,7 @@ from rdq_core.engine.report import SweepReport
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import ConfigInvalid, InputInvalid, StoreFailed
 from rdq_core.handlers.registry import Registry
+from rdq_core.runtime.gauges import tell_depths
 from rdq_core.runtime.hosting import FunctionHost
 from rdq_core.runtime.loading import load_registry
 
@@ -81,6 +82,8 @@ class SweeperFunction:
 
     def sweep(self, order: SweepOrder, invocation: Invocation) -> dict[str, Any]:
         """Sweep until nothing is due or the time is up; the report. Never raises for a task's failure."""
+        if order == SweepOrder():
+            tell_depths(self._parts, self._host.metrics)
         served = self._served(order, invocation.remaining)
         helpers = 0 if order.shards is not None else sum(self._bring_help(each, invocation) for each in served)
         report = self._sweep(served, order, invocation)

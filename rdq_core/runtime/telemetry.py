@@ -18,6 +18,8 @@ from rdq_core.runtime.log import LOGGER, LogSink
 NAMESPACE: Final = "rdq"
 _MOST_VALUES: Final = 99
 """CloudWatch takes 100 values of one metric in one record, and Powertools prints by itself when there are as many."""
+ALSO_OVERALL: Final = frozenset({"dlq_depth", "oldest_pending_age_seconds", "dispatch_failed", "unservable"})
+"""Metrics told once more for all queues together: an alarm has to name its dimensions, and so can't name each queue."""
 _Dimensions = tuple[tuple[str, str], ...]
 
 
@@ -48,8 +50,10 @@ class MetricsSink:
 
     def measure(self, name: str, value: float, unit: MetricUnit, **dimensions: str) -> None:
         """Note one value."""
+        every = [(), tuple(dimensions.items())] if name in ALSO_OVERALL else [tuple(dimensions.items())]
         with self._lock:
-            self._values[tuple(dimensions.items())].setdefault((name, unit), []).append(value)
+            for each in every:
+                self._values[each].setdefault((name, unit), []).append(value)
 
     def flush(self) -> None:
         """Print what was collected since the last time."""

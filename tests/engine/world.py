@@ -171,11 +171,11 @@ def sleeps_until(world: World, span: timedelta, call: Callable[[float], object])
     world.parts.idle.wait = slept  # type: ignore[method-assign]
 
 
-def until(condition: Callable[[], bool], *, patience: float = 10.0) -> None:
-    """Wait for another thread in real time; fail when it never gets there."""
+def until(condition: Callable[[], bool], *, patience: float = 10.0, every: float = 0.002) -> None:
+    """Wait for another thread or process in real time; fail when it never gets there."""
     glance = threading.Event()
-    for _ in range(int(patience / 0.002)):
+    for _ in range(int(patience / every)):
         if condition():
             return
-        glance.wait(0.002)
+        glance.wait(every)
     raise AssertionError("it never happened")

@@ -152,7 +152,8 @@ def test_a_queue_that_does_not_fit_at_all_is_told_each_time_and_not_served(capsy
             stage.sweep(seconds=100)
     assert len([error for _, error in stage.world.told.errors if "doesn't fit" in str(error)]) == 2
     assert stage.world.functions.called == []
-    assert capsys.readouterr().out.count('"unservable":[1.0]') == 2
+    # By queue, and once more for the alarm, each time.
+    assert capsys.readouterr().out.count('"unservable":[1.0]') == 4
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 3])
