@@ -11,10 +11,10 @@ from pydantic import BaseModel
 
 from rdq_core.config.document import assign, document_of, parse_document
 from rdq_core.domain import ids
-from rdq_core.domain.attempt import Attempt, AttemptError, Outcome
+from rdq_core.domain.attempt import Attempt, AttemptError, Outcome, Reported
 from rdq_core.domain.envelope import draft_from_envelope, from_envelope, to_envelope
 from rdq_core.domain.globs import matches
-from rdq_core.domain.outcome import RetryAfter
+from rdq_core.domain.outcome import RetryAfter, Signal
 from rdq_core.domain.task import Failure, Status
 from rdq_core.engine.submit import Draft
 from rdq_core.handlers.decoding import decoder_for
@@ -205,6 +205,8 @@ DOORS: Final[dict[str, Door]] = {
     "an event of the intake": Door(functions.throw_delivery, functions.take_in),
     "an event of the kick": Door(functions.throw_records, functions.kick),
     "an event of the ops function": Door(functions.throw_call, functions.operate),
+    "an event of a handler function": Door(functions.throw_task, functions.handle),
+    "an answer of a function": Door(functions.throw_answer, functions.read, also=(Signal, Reported)),
     "an order to sweep": Door(any_of(({"queues": ["billing"], "shards": [0, 1]}, {}), of_data), functions.order_sweep),
     "a claim token": Door(stored.throw_token, stored.settle_under),
     "a stored item": Door(stored.throw_any_item, stored.read_item),

@@ -144,6 +144,13 @@ ANSWERS: dict[str, tuple[dict[str, Any], object, Outcome | None, str]] = {
     "http without a status": ({"answer": "http"}, {"body": "s3cret"}, RETRYABLE, "rdq.OutcomeUnknown"),
     "http 700": ({"answer": "http"}, {"statusCode": 700}, RETRYABLE, "rdq.OutcomeUnknown"),
     "http true": ({"answer": "http"}, {"statusCode": True}, RETRYABLE, "rdq.OutcomeUnknown"),
+    "an answer that is nested too deeply to be read": ({}, "deep", None, ""),
+    "envelope result that is no number": (
+        {"deliver": "envelope"},
+        {"rdq": {"outcome": "SUCCESS", "result": float("nan")}},
+        RETRYABLE,
+        "rdq.OutcomeUnknown",
+    ),
     "sqs with no failure": ({"answer": "sqs"}, {"batchItemFailures": []}, None, ""),
     "sqs that answers nothing": ({"answer": "sqs"}, None, None, ""),
     "sqs with a failure": (
@@ -194,7 +201,8 @@ def test_an_answer_means_what_the_queue_says(name: str) -> None:
     if "outcome" in target:
         target = {**target, "outcome": LISTS}
     rules = {"classification": {"permanent": ["bank.*"]}}
-    world = world_with(json.dumps(answer).encode(), queue=rules, **target)
+    payload = b"[" * 100_000 if answer == "deep" else json.dumps(answer).encode()
+    world = world_with(payload, queue=rules, **target)
     task_id = swept(world)
     if expected is None:
         assert world.task(task_id).status is Status.SUCCEEDED

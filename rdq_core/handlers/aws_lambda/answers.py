@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Any, Final, NoReturn
 
 from rdq_core.config.targets import Answer, Deliver, HandlerTarget, OutcomeField
-from rdq_core.domain.attempt import AttemptError, Code, Outcome, Reported, own_error
+from rdq_core.domain.attempt import AttemptError, Code, Outcome, Reported, bounded_detail, own_error
 from rdq_core.domain.lifecycle import NO_RESULT, Result
 from rdq_core.domain.limits import (
     MAX_MESSAGE_BYTES,
@@ -72,7 +72,7 @@ def looks_like_failure(target: HandlerTarget, payload: bytes) -> Answer | None:
 def _value(payload: bytes) -> Any:
     try:
         return json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -190,7 +190,7 @@ def _stated_error(error: Mapping[str, Any]) -> AttemptError:
         type=text("type", MAX_SHORT_TEXT_BYTES) or "rdq.Failed",
         code=code if isinstance(code, str) and is_failure_code(code) else Code.FAILED,
         message=text("message", MAX_MESSAGE_BYTES),
-        detail=error.get("detail"),
+        detail=bounded_detail(error.get("detail")),
         stack=text("stack", MAX_STACK_BYTES),
     )
 
@@ -205,4 +205,7 @@ def _stated_result(told: Mapping[str, Any]) -> Result:
             _unknown("the answer's rdq.result_base64 is no base64")
         return Result(content=content, content_type=str(content_type or "application/octet-stream"))
     result = told.get("result")
-    return NO_RESULT if result is None else Result(content=encode_json(result), content_type=JSON)
+    try:
+        return NO_RESULT if result is None else Result(content=encode_json(result), content_type=JSON)
+    except ValueError:
+        _unknown("the answer's rdq.result is no JSON")
