@@ -61,8 +61,9 @@ check: lint ## The whole gate, as CI runs it
 	$(MAKE) --no-print-directory mutations
 	$(MAKE) --no-print-directory simulate
 
-reference: $(READY) ## Write docs/cli.md and the night of docs/oncall.md anew
+reference: $(READY) ## Write anew what docs/ has of commands and requests
 	$(BIN)/python -m tests.docs.night
+	$(BIN)/python -m tests.docs.ops_reference
 	COLUMNS=80 $(BIN)/python -m tests.docs.cli_reference > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
 
 lock: $(UV) ## Pin pyproject.toml's needs (ARGS=--upgrade: the newest)
