@@ -18,7 +18,7 @@ from rdq_core.cli.mutations import ended, left
 from rdq_core.cli.queue_edits import Reason
 from rdq_core.cli.screen import Screen, ago, counted
 from rdq_core.domain.times import parse_time
-from rdq_core.errors import RdqError
+from rdq_core.errors import RdqError, TaskConflict
 
 app: Final = typer.Typer(help="Bulk operations: redrives and purges.", no_args_is_help=True)
 
@@ -186,8 +186,11 @@ class Following:
             raise KeyboardInterrupt
         self._stopping = True
 
-    def _stopped(self, job: Mapping[str, Any]) -> int:
-        job = self._ask("job.pause", job_id=job["job_id"])
+    def _stopped(self, job: Mapping[str, Any]) -> int | None:
+        try:
+            job = self._ask("job.pause", job_id=job["job_id"])
+        except TaskConflict:  # a sweep has finished it in the meantime
+            return self._told(self._ask("job.get", job_id=job["job_id"]))
         sys.stderr.write(f"rdq: stopped after {counted(job['done'], 'task')}; the rest stays as it is\n")
         sys.stderr.write(f"     go on with: rdq job resume {job['job_id']}\n")
         return INTERRUPTED
