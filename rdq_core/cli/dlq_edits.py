@@ -13,6 +13,7 @@ from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking, Document
 from rdq_core.cli.dlq import GroupName, HandlerRef, Queue, Since, Type, Until, filters, since_then
 from rdq_core.cli.examples import examples
+from rdq_core.cli.ids import whole_ids
 from rdq_core.cli.jobs import Following
 from rdq_core.cli.mutations import ended, left, refusal
 from rdq_core.cli.queue_edits import Reason, can_ask, confirmed
@@ -97,7 +98,7 @@ def redrive(
     payload = None if payload_file is None else base64.b64encode(content(payload_file, "payload_file")).decode()
     request = {
         **filters(ask, error_type, handler, since, until, group),
-        "ids": list(task_ids or ()) or None,
+        "ids": whole_ids(ask, task_ids, queue) or None,
         "all": everything or None,
         "rate": rate,
         "canary": canary,
@@ -137,7 +138,7 @@ def purge(
     ask = Asking(screen)
     request = {
         **filters(ask, error_type, handler, since, until, group),
-        "ids": list(task_ids or ()) or None,
+        "ids": whole_ids(ask, task_ids, queue) or None,
         "all": everything or None,
         "rate": rate,
         "reason": reason,

@@ -196,4 +196,6 @@ def test_a_job_has_its_fixed_shape(rdq: Shell, many: list[str]) -> None:
         "expected": 6,
         "reason": "r",
     }
-    assert "redrive of billing: done" in rdq("job", "get", job_id).out
+    assert "redrive of billing: done" in rdq("job", "get", job_id[-8:]).out
+    assert job_id[-8:] in rdq("job", "list").out
+    assert rdq("job", "get", "ZZZZ", "--json").code == 2
