@@ -1,4 +1,4 @@
-"""The shipped SAM template under its own roles, deployed by one call: from a submit to a redrive; who is refused."""
+"""The shipped SAM template under its own roles, deployed by one call: from submit to redrive, and who is refused."""
 
 import json
 from pathlib import Path
