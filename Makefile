@@ -41,7 +41,7 @@ test: $(READY) $(MINISTACK_READY) $(INFRA_READY) ## All tests but those that kil
 test-processes: $(READY) $(MINISTACK_READY) ## Real workers, killed in the middle of their work
 	$(BIN)/pytest -q -m processes $(ARGS)
 
-e2e: $(READY) $(MINISTACK_READY) $(INFRA_READY) ## The shipped templates, deployed: from a submit to a redrive
+e2e: $(READY) $(MINISTACK_READY) $(INFRA_READY) ## The shipped templates, deployed: submit to redrive
 	$(BIN)/pytest -q tests/e2e $(ARGS)
 
 mutations: $(READY) ## Each write condition made always true: its test fails
