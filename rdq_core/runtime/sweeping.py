@@ -4,10 +4,9 @@ schedule, kick ──► sweep ──┬── much is due ──► helpers, ea
                            └── out of time, with work left ──► one successor
 """
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from aws_lambda_powertools.metrics import MetricUnit
@@ -21,7 +20,7 @@ from rdq_core.engine.report import SweepReport
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import ConfigInvalid, InputInvalid, StoreFailed
 from rdq_core.handlers.registry import Registry
-from rdq_core.runtime.gauges import tell_depths
+from rdq_core.runtime.gauges import Gauges
 from rdq_core.runtime.hosting import FunctionHost
 from rdq_core.runtime.loading import load_registry
 
@@ -30,7 +29,6 @@ REGISTRY: Final = "RDQ_REGISTRY"
 HELP_ABOVE: Final = "RDQ_HELP_ABOVE"
 HELP_SHARE: Final = "RDQ_HELP_SHARE"
 _MANY: Final = 200
-_MEASURES_EVERY: Final = timedelta(minutes=1)
 MARGIN: Final = timedelta(seconds=5)
 """What is kept free of the invocation's time for the last writes, looks and starts."""
 
@@ -78,17 +76,15 @@ class SweeperFunction:
         self._rdq = rdq_of(host.parts) if rdq_of is not None and self._registry.repairs else None
         self._help_above = int(host.environ.get(HELP_ABOVE) or _MANY)
         self._help_share = int(host.environ.get(HELP_SHARE) or _MANY)
-        self._measured_at: datetime | None = None
+        self._gauges = Gauges(host.parts, host.metrics)
 
     def sweep(self, order: SweepOrder, invocation: Invocation) -> dict[str, Any]:
         """Sweep until nothing is due or the time is up; the report. Never raises for a task's failure."""
-        if order == SweepOrder():
-            tell_depths(self._parts, self._host.metrics)
         served = self._served(order, invocation.remaining)
         helpers = 0 if order.shards is not None else sum(self._bring_help(each, invocation) for each in served)
         report = self._sweep(served, order, invocation)
         if order == SweepOrder():  # a schedule's: one a minute
-            self._measure(served)
+            self._gauges.tell()
         has_successor = bool(report.left or report.left_chores) and self._start(
             invocation, SweepOrder(report.left or order.queues, order.shards), where="starting the successor"
         )
@@ -140,24 +136,6 @@ class SweeperFunction:
         )
         self._host.metrics.measure("unservable", 1, MetricUnit.Count, queue=settings.queue)
         return False
-
-    def _measure(self, served: Sequence[QueueSettings]) -> None:
-        """How full the queues are, at most once a minute: counting costs reads."""
-        now = self._parts.clock.now()
-        if self._measured_at is not None and now - self._measured_at < _MEASURES_EVERY:
-            return
-        self._measured_at = now
-        for settings in served:
-            try:
-                counts = self._parts.store.counts(settings.queue)
-            except StoreFailed as failed:
-                self._parts.on_error(failed, where=f"counting the tasks of queue {settings.queue}")
-                continue
-            oldest = counts.oldest_due_at
-            age = max(now - oldest, timedelta(0)) if oldest is not None else timedelta(0)
-            measure = functools.partial(self._host.metrics.measure, queue=settings.queue)
-            measure("dlq_depth", counts.dead, MetricUnit.Count)
-            measure("oldest_pending_age_seconds", age / timedelta(seconds=1), MetricUnit.Seconds)
 
     # -- company ------------------------------------------------------------------------------------------------------
 
