@@ -26,7 +26,7 @@ _SEARCH: Final = re.compile(r"SEARCH\('\{rdq,([a-z_,]+)\} MetricName=\"(\w+)\" s
 @pytest.fixture
 def told(capsys: pytest.CaptureFixture[str]) -> Metrics:
     """Every metric that a sweeper tells of tasks that are retried, die and can't be delivered, by its dimensions."""
-    stage = Told()
+    stage = Told(dispatch={"concurrency": 1})  # so that each answer is the same task's each time
     too_long = {"handler_timeout": "5m", "lease": "9m"}
     stage.world.configure("slow", handlers={"charge": {"function": "charge-fn"}}, execution=too_long)
     stage.world.functions.answer(failed(errorType="E"), refused("TooManyRequestsException"), failed(errorType="E"))
