@@ -8,7 +8,8 @@ looked through task by task.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -32,10 +33,21 @@ _ROUNDING: Final = 1e-9
 
 
 class Advancer:
-    """Takes open jobs on. Any number of them may, at the same time and on different machines."""
+    """Takes open jobs on. Any number of them may, at the same time and on different machines.
+
+    It treats `at_once` tasks of a page side by side.
+    """
 
     def __init__(
-        self, jobs: JobStore, store: TaskStore, redriver: Redriver, audit: AuditLog, *, clock: Clock, ids: IdSource
+        self,
+        jobs: JobStore,
+        store: TaskStore,
+        redriver: Redriver,
+        audit: AuditLog,
+        *,
+        clock: Clock,
+        ids: IdSource,
+        at_once: int = 1,
     ) -> None:
         self._jobs = jobs
         self._store = store
@@ -43,6 +55,7 @@ class Advancer:
         self._audit = audit
         self._clock = clock
         self._ids = ids
+        self._at_once = at_once
 
     def advance(self, job: Job, *, take_over: bool = False) -> Job:
         """One step of a job whose time has come: a page, or a look at its canary. The job as it is then.
@@ -108,7 +121,9 @@ class Advancer:
     def _worked_off(self, job: Job, order: Order, entries: Mapping[str, DeadEntry]) -> Job:
         """Treat each task of the page, and count it. Of a page that somebody else began there are no `entries`."""
         began = self._clock.now()
-        treated = [Treated(seen, self._treat(job, order, seen, entries.get(seen.task_id))) for seen in job.page]
+        treated = self._side_by_side(
+            lambda seen: Treated(seen, self._treat(job, order, seen, entries.get(seen.task_id))), job.page
+        )
         seen = job
         while seen.holder == job.holder:  # else somebody has taken the page over, and counts it
             ended = after_page(seen, order, treated, began=began, now=self._clock.now())
@@ -116,6 +131,14 @@ class Advancer:
                 return self._filed(ended) if ended.state.is_over else ended
             seen = self._present(job)  # a person has paused or cancelled it meanwhile
         return seen
+
+    def _side_by_side(self, treat: Callable[[Seen], Treated], page: Sequence[Seen]) -> list[Treated]:
+        """Each task's outcome, in their order. When storage fails for one, those that haven't begun are left alone."""
+        pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="rdq-job")
+        try:
+            return list(pool.map(treat, page))
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def _treat(self, job: Job, order: Order, seen: Seen, entry: DeadEntry | None) -> RdqError | None:
         """Why a task was left as it is; None when what was asked for is done, by us or by whoever began the page."""

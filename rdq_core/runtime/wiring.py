@@ -102,11 +102,13 @@ class Parts:
         """What records this principal's operations."""
         return Auditor(self.audit, principal, clock=self.clock, ids=self.ids)
 
-    def advancer(self) -> "Advancer":
-        """What takes bulk operations on."""
+    def advancer(self, *, at_once: int = 8) -> "Advancer":
+        """What takes bulk operations on, so many tasks at once."""
         from rdq_core.ops.advancing import Advancer
 
-        return Advancer(self.jobs, self.store, self.redriver(), self.audit, clock=self.clock, ids=self.ids)
+        return Advancer(
+            self.jobs, self.store, self.redriver(), self.audit, clock=self.clock, ids=self.ids, at_once=at_once
+        )
 
     def job_desk(self) -> "Jobs":
         """What starts, lists and ends bulk operations."""

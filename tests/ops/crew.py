@@ -45,12 +45,12 @@ class Crew:
     def jobs(self, parts: Parts | None = None) -> Jobs:
         """What people ask, as a new process has it."""
         parts = parts or self.parts
-        return Jobs(parts.jobs, parts.queues, parts.advancer(), clock=parts.clock, ids=parts.ids)
+        return Jobs(parts.jobs, parts.queues, parts.advancer(at_once=1), clock=parts.clock, ids=parts.ids)
 
     def chores(self) -> JobChores:
         """What a sweep does, as a new process has it."""
         parts = self.parts
-        return JobChores(parts.jobs, parts.advancer(), clock=parts.clock, on_error=parts.on_error)
+        return JobChores(parts.jobs, parts.advancer(at_once=1), clock=parts.clock, on_error=parts.on_error)
 
     def start(self, order: Order | None = None, **options: Any) -> Job:
         """A job about what was dead long enough ago, which all of it is from now on."""

@@ -1,6 +1,8 @@
 """Bulk operations on a store in memory and a clock that the test moves: what they touch, how fast, and how they end."""
 
+import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -149,6 +151,21 @@ def test_ten_thousand_dead_are_sent_back_at_their_pace() -> None:
     assert crew.store.counts(QUEUE).pending == 10_000
     assert job.ended_at is not None
     assert timedelta(seconds=19) < job.ended_at - began < timedelta(seconds=20)
+
+
+def test_tasks_of_a_page_are_treated_side_by_side(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They meet at a barrier, which one at a time could never pass."""
+    crew.bury(8)
+    job, redrive, met = crew.start(an_order(rate="8/s")), crew.store.redrive, threading.Barrier(4)
+
+    def meeting(*arguments: Any, **options: Any) -> Any:
+        met.wait(60)
+        return redrive(*arguments, **options)
+
+    monkeypatch.setattr(crew.store, "redrive", meeting)
+    job = crew.parts.advancer(at_once=4).advance(job)
+
+    assert (job.done, crew.dead()) == (8, [])
 
 
 # -- canary -------------------------------------------------------------------------------------------------------
