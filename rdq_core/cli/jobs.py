@@ -13,7 +13,7 @@ from rdq_core.cli.bar import Bar
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking, Document
 from rdq_core.cli.examples import examples
-from rdq_core.cli.failures import CONFLICT, INTERRUPTED, UNAVAILABLE
+from rdq_core.cli.failures import CONFLICT, INTERRUPTED
 from rdq_core.cli.ids import shortened, whole_job_id
 from rdq_core.cli.mutations import ended, left
 from rdq_core.cli.queue_edits import Reason
@@ -209,7 +209,7 @@ class Following:
     def _told(self, job: Mapping[str, Any]) -> int | None:
         self._screen.show(_shape(job), lambda: self._tell(job))
         code = ended(job, as_json=not self._screen.is_for_people)
-        return code or {"stopped": CONFLICT, "cancelled": CONFLICT, "paused": UNAVAILABLE}.get(job["state"])
+        return code or (None if job["state"] == "done" else CONFLICT)
 
     def _tell(self, job: Mapping[str, Any]) -> None:
         self._screen.line(f"{counted(job['done'], 'task')} {self._words}{left(job)}")

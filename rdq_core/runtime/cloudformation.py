@@ -84,6 +84,7 @@ class _Work:
         wanted = checked(_file(self._event.get("ResourceProperties", {})))
         gone = self._queues_of("OldResourceProperties") - set(wanted.queues) if kind == "Update" else set()
         self._declare(wanted)
+        self._parts.cursor_key.key()  # so that those who may only read find one
         return {"Queues": ",".join(wanted.queues)} | self._leave(gone)
 
     def _declare(self, wanted: Document) -> None:

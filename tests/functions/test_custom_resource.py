@@ -94,6 +94,15 @@ def test_what_a_template_says_is_declared_with_its_numbers_again(stack: Stack) -
     assert stack.world.queues.settings(QUEUE).revision == 1
 
 
+def test_a_deploy_makes_the_key_of_page_cursors_for_those_who_may_only_read(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[bool] = []
+    monkeypatch.setattr(stack.world.parts.cursor_key, "key", lambda: made.append(True))
+    stack.deploy(email=THREE)
+    assert made == [True]
+
+
 def test_the_file_may_be_given_as_text(stack: Stack) -> None:
     text = "config_version: 1\nqueues:\n  email: {retry: {max_attempts: 7}}\n"
     assert stack.send("Create", {"Text": text})["Status"] == "SUCCESS"
