@@ -1,11 +1,14 @@
 # Every target sets itself up: all that a new machine needs is make and Python 3.11 or newer.
 #   make PYTHON=python3.13 ...     another interpreter
+#   make package ARGS="--boto3 pinned"   zips with the boto3 of the lock file
 #   make test ARGS="-k lease -x"   more arguments for pytest
 #   make simulate SEEDS=10000      more runs; ARGS="--seed 7" tells one, ARGS=--sight plants mistakes
+#   make fuzz INPUTS=1000          fewer inputs; ARGS="--door 'a cursor'" throws them at one door
 
 PYTHON ?= python3
 ARGS ?=
 SEEDS ?= 1000
+INPUTS ?= 100000
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,7 +24,7 @@ export UV_LINK_MODE := copy
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test fast check lint e2e mutations simulate test-processes reference package lock clean
+.PHONY: help demo test fast check lint e2e mutations simulate fuzz test-processes reference package lock clean
 
 help: ## Print what make can do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,12 +36,12 @@ fast: $(READY) ## Seconds: the tests without servers and processes
 	$(BIN)/pytest -q -m "not slow and not ministack and not processes" $(ARGS)
 
 test: $(READY) $(MINISTACK_READY) $(INFRA_READY) ## All tests but those that kill processes
-	$(BIN)/pytest -q -m "not processes" $(ARGS)
+	$(BIN)/pytest -q -n 2 -m "not processes" $(ARGS)
 
 test-processes: $(READY) $(MINISTACK_READY) ## Real workers, killed in the middle of their work
 	$(BIN)/pytest -q -m processes $(ARGS)
 
-e2e: $(READY) $(MINISTACK_READY) $(INFRA_READY) ## The shipped templates, deployed: from a submit to a redrive
+e2e: $(READY) $(MINISTACK_READY) $(INFRA_READY) ## The shipped templates, deployed: submit to redrive
 	$(BIN)/pytest -q tests/e2e $(ARGS)
 
 mutations: $(READY) ## Each write condition made always true: its test fails
@@ -47,8 +50,11 @@ mutations: $(READY) ## Each write condition made always true: its test fails
 simulate: $(READY) ## Crashes, lost answers, wrong clocks: promises kept
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
-package: $(READY) ## The functions' zips, arm64 and x86 (ARGS="--boto3 pinned")
+package: $(READY) ## Function zips, arm64 and x86 (ARGS="--boto3 pinned")
 	$(BIN)/python infra/package.py $(ARGS)
+
+fuzz: $(READY) ## Damaged input at every door: one clear error each
+	$(BIN)/python -m tests.fuzzing --inputs $(INPUTS) $(ARGS)
 
 lint: $(READY) ## Style, format and types
 	$(BIN)/ruff check
@@ -61,7 +67,9 @@ check: lint ## The whole gate, as CI runs it
 	$(MAKE) --no-print-directory mutations
 	$(MAKE) --no-print-directory simulate
 
-reference: $(READY) ## Write docs/cli.md anew, out of the commands
+reference: $(READY) ## Write anew what docs/ has of commands and requests
+	$(BIN)/python -m tests.docs.night
+	$(BIN)/python -m tests.docs.ops_reference
 	COLUMNS=80 $(BIN)/python -m tests.docs.cli_reference > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
 
 lock: $(UV) ## Pin pyproject.toml's needs (ARGS=--upgrade: the newest)

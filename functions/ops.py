@@ -15,13 +15,14 @@ bucket.
 
 from typing import Any
 
-from rdq_core.runtime.log import LogSink
+from rdq_core.runtime.hosting import host_from_env
 from rdq_core.runtime.operating import OpsFunction
-from rdq_core.runtime.wiring import connect
 
-_function = OpsFunction(connect(events=LogSink()))
+_host = host_from_env("rdq-ops")
+_function = OpsFunction(_host.parts)
 
 
 def handler(event: Any, context: Any) -> Any:
     """Answer an operator, or CloudFormation."""
-    return _function.answer(event, context)
+    with _host.invocation():
+        return _function.answer(event, context)

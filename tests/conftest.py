@@ -3,10 +3,15 @@
 from pathlib import Path
 from typing import Final
 
+import hypothesis
 import pytest
 
 _SLOW_FOLDERS: Final = {"cli", "docs", "dynamodb", "infra", "samples", "testing_kit"}
 """Folders whose tests make tables or start processes."""
+
+# How long an example takes says more about the machine than about rdq.
+hypothesis.settings.register_profile("rdq", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("rdq")
 
 pytest.register_assert_rewrite("tests.contract")  # its modules are no test files by name
 pytest_plugins = ["tests.support.engines", "tests.support.stores", "tests.infra.synthesis"]

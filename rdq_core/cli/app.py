@@ -39,6 +39,7 @@ from rdq_core.cli.failures import (
     tell_bug,
     wants_json,
 )
+from rdq_core.cli.streams import prepare_streams
 from rdq_core.errors import RdqError
 
 _EXAMPLES: Final = examples(
@@ -102,6 +103,7 @@ app.add_typer(audit.app, name="audit")
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and answer its exit code. Whatever goes wrong is told in one line on standard error."""
+    prepare_streams()
     as_json, debug = wants_json(arguments), "--debug" in arguments
     try:
         code = app(args=list(arguments), prog_name="rdq", standalone_mode=False)

@@ -11,6 +11,7 @@ from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking
 from rdq_core.cli.examples import examples
 from rdq_core.cli.failures import Misuse
+from rdq_core.cli.ids import shortened, whole_id
 from rdq_core.cli.screen import Screen, ago, failure
 from rdq_core.cli.task import ShowPayload, ShowStacks
 from rdq_core.cli.task import show as show_task
@@ -91,9 +92,13 @@ def _tell_entries(screen: Screen, queue: str, page: Mapping[str, Any], now: date
         screen.line(f"nothing like that {'so far' if cursor else f'is dead in {queue}'}")
         screen.next(*more or [f"rdq status {queue}"])
         return
+    short = shortened(each["id"] for each in items)
     screen.table(
         ["id", "dead", "tried", "code", "error"],
-        [(each["id"], since_then(each["dead_at"], now), each["attempts"], each["code"], told(each)) for each in items],
+        [
+            (short[each["id"]], since_then(each["dead_at"], now), each["attempts"], each["code"], told(each))
+            for each in items
+        ],
         stretch=4,
     )
     screen.next(f"rdq dlq show {items[0]['id']}", *more)
@@ -116,7 +121,8 @@ def show(
     stacks: ShowStacks = False,
 ) -> None:
     """Show a dead task with its whole history, newest first."""
-    task = Asking(screen)("dlq.show", id=check_id(task_id), show_payload=show_payload)
+    ask = Asking(screen)
+    task = ask("dlq.show", id=check_id(whole_id(ask, task_id)), show_payload=show_payload)
     screen.show(task, lambda: show_task(screen, task, stacks=stacks))
     if screen.is_for_people:
         screen.next(f"rdq dlq redrive {task['queue']} {task['id']} --dry-run")

@@ -13,6 +13,7 @@ from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking, Document
 from rdq_core.cli.dlq import GroupName, HandlerRef, Queue, Since, Type, Until, filters, since_then
 from rdq_core.cli.examples import examples
+from rdq_core.cli.ids import whole_ids
 from rdq_core.cli.jobs import Following
 from rdq_core.cli.mutations import ended, left, refusal
 from rdq_core.cli.queue_edits import Reason, can_ask, confirmed
@@ -97,7 +98,7 @@ def redrive(
     payload = None if payload_file is None else base64.b64encode(content(payload_file, "payload_file")).decode()
     request = {
         **filters(ask, error_type, handler, since, until, group),
-        "ids": list(task_ids or ()) or None,
+        "ids": whole_ids(ask, task_ids, queue) or None,
         "all": everything or None,
         "rate": rate,
         "canary": canary,
@@ -137,7 +138,7 @@ def purge(
     ask = Asking(screen)
     request = {
         **filters(ask, error_type, handler, since, until, group),
-        "ids": list(task_ids or ()) or None,
+        "ids": whole_ids(ask, task_ids, queue) or None,
         "all": everything or None,
         "rate": rate,
         "reason": reason,
@@ -157,7 +158,7 @@ class _Bulk:
 
     def run(self, *, dry_run: bool, yes: bool, detach: bool) -> int | None:
         """Do it. The exit code."""
-        by_ids = self._request["ids"] is not None
+        by_ids, expected = self._request["ids"] is not None, None
         asks = not yes and (not by_ids or self._words is _PURGE)
         if not by_ids or dry_run or asks:
             would = self._let_settle(self._asked(dry_run=True))
@@ -168,14 +169,16 @@ class _Bulk:
                 return None
             if asks:
                 self._confirm(would)
-        done = self._asked()
+            expected = None if by_ids else would["selected"]
+        done = self._asked(expected=expected)
         if done["job_id"] is None:
             return self._told(done)
         return Following(self._screen, self._ask, f"{self._words.done} {self._queue}").follow(done, detach=detach)
 
-    def _asked(self, *, dry_run: bool = False) -> Document:
+    def _asked(self, *, dry_run: bool = False, expected: int | None = None) -> Document:
+        said = {"dry_run": dry_run or None, "expected": expected}
         try:
-            return self._ask(self._words.op, queue=self._queue, **self._request, dry_run=dry_run or None)
+            return self._ask(self._words.op, queue=self._queue, **self._request, **said)
         except RdqError as refused:
             if getattr(refused, "field", None) == "selection":
                 refused.hint = _OPTIONS

@@ -14,11 +14,12 @@ from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking, Document
 from rdq_core.cli.examples import examples
 from rdq_core.cli.failures import CONFLICT, INTERRUPTED, UNAVAILABLE
+from rdq_core.cli.ids import shortened, whole_job_id
 from rdq_core.cli.mutations import ended, left
 from rdq_core.cli.queue_edits import Reason
 from rdq_core.cli.screen import Screen, ago, counted
 from rdq_core.domain.times import parse_time
-from rdq_core.errors import RdqError
+from rdq_core.errors import RdqError, TaskConflict
 
 app: Final = typer.Typer(help="Bulk operations: redrives and purges.", no_args_is_help=True)
 
@@ -42,12 +43,12 @@ def _tell_jobs(screen: Screen, ask: Asking, jobs: list[Mapping[str, Any]]) -> No
         screen.line("there is no job")
         screen.next("rdq dlq groups")
         return
-    now = ask.now()
+    now, short = ask.now(), shortened(each["job_id"] for each in jobs)
     screen.table(
         ["job", "began", "what", "state", "done", "queue"],
         [
             (
-                each["job_id"],
+                short[each["job_id"]],
                 ago(parse_time(each["created_at"], "time"), now),
                 each["operation"].removeprefix("dlq."),
                 each["state"],
@@ -70,7 +71,8 @@ def _progress(job: Mapping[str, Any]) -> str:
 @command(app, "get", asks=True)
 def get(screen: Screen, *, job_id: JobId) -> None:
     """Show a bulk operation."""
-    job = Asking(screen)("job.get", job_id=job_id)
+    ask = Asking(screen)
+    job = ask("job.get", job_id=whole_job_id(ask, job_id))
     screen.show(job, lambda: _tell_job(screen, job))
 
 
@@ -99,7 +101,7 @@ def _tell_job(screen: Screen, job: Mapping[str, Any]) -> None:
 def watch(screen: Screen, *, job_id: JobId) -> int | None:
     """Look on while others take a job on, to its end. Ctrl-C leaves it as it is."""
     ask = Asking(screen)
-    return Following(screen, ask, "done").watch(ask("job.get", job_id=job_id))
+    return Following(screen, ask, "done").watch(ask("job.get", job_id=whole_job_id(ask, job_id)))
 
 
 @command(app, "resume", asks=True, epilog=examples("rdq job resume 01M8PXSZ8GHTD2249VSD1FERQ2"))
@@ -111,7 +113,7 @@ def resume(
 ) -> int | None:
     """Go on with a job from here, whoever had it before. Nothing is done twice."""
     ask = Asking(screen)
-    job = ask("job.resume", job_id=job_id)
+    job = ask("job.resume", job_id=whole_job_id(ask, job_id))
     following = Following(screen, ask, "done")
     return following.follow({"job_id": job["job_id"]}, detach=detach, take_over=True)
 
@@ -119,7 +121,8 @@ def resume(
 @command(app, "cancel", asks=True)
 def cancel(screen: Screen, *, job_id: JobId, reason: Reason = None) -> None:
     """End a job. What it hasn't touched stays as it is."""
-    job = Asking(screen)("job.cancel", job_id=job_id, reason=reason)
+    ask = Asking(screen)
+    job = ask("job.cancel", job_id=whole_job_id(ask, job_id), reason=reason)
     screen.show(job, lambda: _tell_cancelled(screen, job))
 
 
@@ -186,8 +189,11 @@ class Following:
             raise KeyboardInterrupt
         self._stopping = True
 
-    def _stopped(self, job: Mapping[str, Any]) -> int:
-        job = self._ask("job.pause", job_id=job["job_id"])
+    def _stopped(self, job: Mapping[str, Any]) -> int | None:
+        try:
+            job = self._ask("job.pause", job_id=job["job_id"])
+        except TaskConflict:  # a sweep has finished it in the meantime
+            return self._told(self._ask("job.get", job_id=job["job_id"]))
         sys.stderr.write(f"rdq: stopped after {counted(job['done'], 'task')}; the rest stays as it is\n")
         sys.stderr.write(f"     go on with: rdq job resume {job['job_id']}\n")
         return INTERRUPTED

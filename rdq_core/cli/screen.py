@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -19,11 +20,12 @@ from rich.cells import cell_len, set_cell_size
 from rdq_core.domain.times import parse_time
 
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
-_WIDEST: Final = 160
+_WIDEST: Final = 200
 _NARROWEST: Final = 12
 _WIDE_ENOUGH: Final = 24
 _COMFORTABLE: Final = 32
 _GAP: Final = "  "
+_LEFT_TO_RIGHT: Final = "\u200e"
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
@@ -187,7 +189,13 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _fitted(cell: str, width: int) -> str:
-    return set_cell_size(cell, width) if cell_len(cell) <= width else f"{set_cell_size(cell, width - 1)}…"
+    fitted = set_cell_size(cell, width) if cell_len(cell) <= width else f"{set_cell_size(cell, width - 1)}…"
+    # Behind text that runs to the left a terminal would go on to the left, and put the next columns in between.
+    return f"{fitted}{_LEFT_TO_RIGHT}" if any(map(_runs_left, cell)) else fitted
+
+
+def _runs_left(character: str) -> bool:
+    return unicodedata.bidirectional(character) in ("R", "AL", "AN")
 
 
 def _columns() -> int:

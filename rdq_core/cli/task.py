@@ -10,6 +10,7 @@ from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking, Document
 from rdq_core.cli.examples import examples
 from rdq_core.cli.failures import Misuse
+from rdq_core.cli.ids import shortened, whole_id, whole_ids
 from rdq_core.cli.mutations import ended, left, refusal
 from rdq_core.cli.payloads import payload_text
 from rdq_core.cli.queue_edits import Reason, confirmed
@@ -35,7 +36,9 @@ def get(
     stacks: ShowStacks = False,
 ) -> None:
     """Show a task, by id, or by queue and business key."""
-    task = Asking(screen)("task.get", id=task_id, queue=queue, key=key, show_payload=show_payload)
+    ask = Asking(screen)
+    given = None if task_id is None else whole_id(ask, task_id)
+    task = ask("task.get", id=given, queue=queue, key=key, show_payload=show_payload)
     screen.show(task, lambda: show(screen, task, stacks=stacks))
     if screen.is_for_people and task["status"] == "DEAD":
         screen.next(f"rdq dlq redrive {task['queue']} {task['id']}")
@@ -64,11 +67,11 @@ def _tell_tasks(screen: Screen, ask: Asking, queue: str, page: Mapping[str, Any]
         screen.line("nothing like that so far" if cursor else f"nothing like that waits or runs in {queue}")
         screen.next(*more or [f"rdq status {queue}"])
         return
-    now = ask.now()
+    now, short = ask.now(), shortened(each["id"] for each in items)
     screen.table(
         ["id", "status", "due", "handler"],
         [
-            (each["id"], each["status"], ago(parse_time(each["due_at"], "time"), now), each["handler_ref"])
+            (short[each["id"]], each["status"], ago(parse_time(each["due_at"], "time"), now), each["handler_ref"])
             for each in items
         ],
         stretch=3,
@@ -106,7 +109,7 @@ def cancel(
     if queue is None:
         if reason is not None:
             raise Misuse("--reason goes on record for a queue: give -q QUEUE with filters, or leave it out")
-        return _by_ids(screen, ask, task_ids or [], dry_run=dry_run)
+        return _by_ids(screen, ask, whole_ids(ask, task_ids), dry_run=dry_run)
     chosen = {"queue": queue, "ids": task_ids or None, "status": status, "handler": handler, "all": everything or None}
     if not (dry_run or yes):
         would = _summed(ask, chosen, dry_run=True)

@@ -10,7 +10,7 @@ and the process ends, so that nothing of it goes on in a later invocation.
 import base64
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -23,14 +23,14 @@ from rdq_core.domain.lease import Claim, Grant
 from rdq_core.domain.lifecycle import Result
 from rdq_core.domain.outcome import OutcomeMapper
 from rdq_core.domain.task import Task
-from rdq_core.domain.times import parse_time, span_millis
+from rdq_core.domain.times import span_millis
 from rdq_core.engine.dispatch import Router
 from rdq_core.engine.ports import Clock, Handler
 from rdq_core.engine.resolve import Resolver
 from rdq_core.engine.run import Ended, Runner, RunParts
 from rdq_core.engine.stopping import Stop
 from rdq_core.errors import InputInvalid, LeaseLost, NotRegistered
-from rdq_core.handlers.aws_lambda.envelope import NAME, task_in, told_by
+from rdq_core.handlers.aws_lambda.envelope import NAME, Delivery, Reference, delivery_in, reference_in, told_by
 from rdq_core.handlers.decoding import read_json
 from rdq_core.handlers.encoding import JSON
 from rdq_core.handlers.registry import Registry
@@ -98,18 +98,18 @@ class _Entry:
                 "event", "is not rdq's", hint="deliver: envelope, or invocation: async, in the queue's handlers"
             )
         if "claim" in told:
-            return self._adopt(told["claim"], context)
-        return self._answer(told, context)
+            return self._adopt(reference_in(told), context)
+        return self._answer(delivery_in(told), context)
 
     # -- async ------------------------------------------------------------------------------------------------------
 
-    def _adopt(self, reference: Mapping[str, Any], context: Any) -> dict[str, Any]:
-        parts, queue = self._parts, str(reference.get("queue"))
-        settings = parts.queues.settings(queue, definition=self._handler.definition or None)
+    def _adopt(self, reference: Reference, context: Any) -> dict[str, Any]:
+        parts = self._parts
+        settings = parts.queues.settings(reference.queue, definition=self._handler.definition or None)
         now = parts.clock.now()
         grant = Grant(token=parts.ids.token(), now=now, lease_expires_at=now + settings.execution.lease)
         try:
-            claim = parts.store.adopt(str(reference.get("task_id")), str(reference.get("token")), grant)
+            claim = parts.store.adopt(reference.task_id, reference.token, grant)
         except LeaseLost:  # delivered twice, or so late that somebody took it back: it is no longer ours to run
             return {NAME: {"adopted": False}}
         gone, stop = threading.Event(), Stop()
@@ -123,18 +123,17 @@ class _Entry:
 
     # -- sync -------------------------------------------------------------------------------------------------------
 
-    def _answer(self, told: Mapping[str, Any], context: Any) -> dict[str, Any]:
-        task, now, gone = task_in(told), self._machine.now(), threading.Event()
-        deadline = parse_time(told.get("deadline"), "rdq.deadline")
+    def _answer(self, delivery: Delivery, context: Any) -> dict[str, Any]:
+        task, now, gone = delivery.task, self._machine.now(), threading.Event()
         claim = Claim(
             task=task,
             token="",
-            fencing_token=int(told.get("fencing_token") or 0),
+            fencing_token=delivery.fencing_token,
             claimed_at=now,
-            lease_expires_at=deadline,
-            history_length=int(told.get("attempt_no") or 1) - 1,
+            lease_expires_at=delivery.deadline,
+            history_length=delivery.attempt_no - 1,
         )
-        settings = _within(_settings_until(task.queue, deadline - now), context)
+        settings = _within(_settings_until(task.queue, delivery.deadline - now), context)
         runner = self._runner(_Delivered(), self._machine, None)
         ended = runner.judge(claim, settings, Stop(), handler_gone=gone.set)
         self._leave_nothing_behind(gone)

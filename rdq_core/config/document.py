@@ -8,12 +8,14 @@ from rdq_core.config.checking import check_file, check_queue, held_by, keys_belo
 from rdq_core.config.effective import effective
 from rdq_core.config.merge import deep_merge
 from rdq_core.config.reader import read
-from rdq_core.config.refusals import unknown_key
+from rdq_core.config.refusals import joined, shown, unknown_key
 from rdq_core.config.schema import QueueKeys
 from rdq_core.config.settings import QueueSettings
 from rdq_core.errors import ConfigInvalid
 
 _FORM: Final = "KEY=VALUE, such as retry.max_attempts=8; an empty value takes the key out again"
+_LONGEST_KEY: Final = 512
+"""A handler's name and what stands around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,10 @@ def assign(layer: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, An
     changed = deep_merge({}, layer)
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
-        if not equals or not key.strip():
-            raise ConfigInvalid(key.strip() or "set", f"{assignment!r} is refused; accepted: {_FORM}")
+        if not equals or not key.strip() or len(key) > _LONGEST_KEY:
+            raise ConfigInvalid(
+                joined("", [key.strip()]) or "set", f"{shown(assignment)} is refused; accepted: {_FORM}"
+            )
         path = _steps(key.strip(), value)
         changed = _with(changed, path, _validated(path, value)) if value.strip() else _without(changed, path)
     return changed

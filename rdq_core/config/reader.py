@@ -72,12 +72,12 @@ def read(text: str | bytes) -> Reading:
 
 
 def _decoded(text: str | bytes) -> str:
-    size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "replace"))
-    if size > MOST_BYTES:
-        raise ConfigInvalid(THE_FILE, f"is {size} bytes long; accepted: at most {MOST_BYTES} bytes")
     try:
-        return text.decode("utf-8-sig") if isinstance(text, bytes) else text.removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
+        content = text if isinstance(text, bytes) else text.encode()
+        if len(content) > MOST_BYTES:
+            raise ConfigInvalid(THE_FILE, f"is {len(content)} bytes long; accepted: at most {MOST_BYTES} bytes")
+        return content.decode("utf-8-sig")
+    except (UnicodeEncodeError, UnicodeDecodeError) as error:
         raise ConfigInvalid(THE_FILE, f"is not UTF-8 (byte {error.start}); accepted: YAML or JSON in UTF-8") from None
 
 

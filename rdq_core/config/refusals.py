@@ -104,7 +104,14 @@ def _written(value: object) -> str:
         case Unquoted():
             return str(value)
         case _:
-            return json.dumps(value, ensure_ascii=False, default=_foreign)
+            return _as_json(value)
+
+
+def _as_json(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=_foreign)
+    except (RecursionError, ValueError):
+        return f"({type(value).__name__} that is nested too deeply, or in itself)"
 
 
 def _foreign(value: Any) -> str:

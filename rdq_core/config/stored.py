@@ -13,6 +13,7 @@ from rdq_core.config.effective import effective
 from rdq_core.config.merge import changes
 from rdq_core.config.refusals import did_you_mean, shown
 from rdq_core.config.settings import QueueSettings
+from rdq_core.domain.limits import MAX_NAME_BYTES
 from rdq_core.domain.times import format_time
 from rdq_core.errors import ConfigConflict, ConfigInvalid, QueueNotFound
 
@@ -183,7 +184,7 @@ def leaving_queue(queue: str) -> QueueNotFound:
 def unknown_queue(queue: str, known: Iterable[str]) -> QueueNotFound:
     """The refusal of a queue that isn't configured, with the nearest one that is."""
     hint = did_you_mean(queue, known) or "apply its configuration first: rdq queue apply FILE"
-    return QueueNotFound(f"queue {queue!r} is not configured", hint=hint)
+    return QueueNotFound(f"queue {queue[:MAX_NAME_BYTES]!r} is not configured", hint=hint)
 
 
 def _counted(queue: StoredQueue, shards: int) -> StoredQueue:

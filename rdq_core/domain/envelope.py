@@ -16,6 +16,7 @@ from rdq_core.domain.times import format_time, parse_time
 from rdq_core.errors import InputInvalid
 
 VERSION: Final = 1
+_MOST_TOLD: Final = 1_000_000
 E = TypeVar("E")
 
 _SUBMITTED_FIELDS: Final = (
@@ -115,7 +116,8 @@ def check_version(data: Mapping[str, Any]) -> None:
     """Versions from 1 to our own are read; newer, zero, negative and unintelligible ones are refused."""
     version = data.get("envelope_version", VERSION)
     if type(version) is not int or not 1 <= version <= VERSION:
-        raise InputInvalid("envelope_version", f"{version!r} cannot be read; this rdq reads 1 to {VERSION}")
+        told = version if type(version) is int and abs(version) < _MOST_TOLD else f"a {type(version).__name__}"
+        raise InputInvalid("envelope_version", f"{told} cannot be read; this rdq reads 1 to {VERSION}")
 
 
 def from_envelope(data: Mapping[str, Any]) -> Task:
@@ -237,7 +239,7 @@ class _Fields:
     def one_of(self, name: str, kind: Callable[[Any], E]) -> E:
         try:
             return kind(self.data.get(name))
-        except ValueError:
+        except (ValueError, RecursionError):  # an enum puts the value into its own error
             raise InputInvalid(self._prefix + name, "is not one of the values that this rdq knows") from None
 
     def items(self, name: str) -> Sequence[object]:

@@ -64,9 +64,17 @@ def _from_text(text: str) -> timedelta | datetime:
     if text.isascii() and text.isdigit():  # delay-seconds of RFC 9110, 10.2.3
         return timedelta(seconds=min(int(text[:12]), 10**9))
     if "," in text:
-        moment: datetime = parsedate_to_datetime(text)
+        moment = _http_date(text)
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return parse_duration(text)
+
+
+def _http_date(text: str) -> datetime:
+    try:
+        moment: datetime = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):  # whose words would have all of the header in them
+        raise ValueError("delay: is no HTTP date that exists") from None
+    return moment
 
 
 OutcomeMapper = Callable[[Any, Exception | None], "Outcome | Signal | None"]

@@ -39,7 +39,7 @@ def new_task_of(item: object) -> NewTask:
         raise InputInvalid("task", f"must be a NewTask or a mapping of its fields, not {type(item).__name__}")
     for name in item:
         if name not in _FIELDS:
-            raise InputInvalid(str(name), "is no argument of submit")
+            raise InputInvalid(str(name)[:_LONGEST_NAME], "is no argument of submit")
     for name in _REQUIRED:
         if name not in item:
             raise InputInvalid(name, "is missing")
@@ -89,4 +89,5 @@ def _run_at(task: NewTask, now: datetime) -> datetime | None:
 
 
 _FIELDS: Final = frozenset(field.name for field in fields(NewTask))
+_LONGEST_NAME: Final = 80
 _REQUIRED: Final[tuple[str, ...]] = ("queue", "handler_ref", "payload")

@@ -57,7 +57,7 @@ def draft_of_failure(
     return Draft(
         queue=queue,
         handler_ref=handler_ref,
-        payload=encode_json(told["requestPayload"]),
+        payload=event_bytes(told["requestPayload"]),
         content_type=JSON,
         key=_text(request, "requestId"),
         headers=_headers({}, source or str(request.get("functionArn") or "")),
@@ -79,11 +79,11 @@ def _failed_invocation(told: Mapping[str, Any], now: datetime) -> Attempt:
     at = _moment(told.get("timestamp"), now)
     payload = told.get("responsePayload")
     if isinstance(payload, Mapping):
-        error = reported_error(encode_json(payload))
+        error = reported_error(event_bytes(payload))
     else:  # it was never run, or not to its end: throttled, too old
         request = told.get("requestContext")
         condition = request.get("condition") if isinstance(request, Mapping) else None
-        error = reported_error(encode_json({"errorType": f"lambda.{condition}", "errorMessage": "it was not answered"}))
+        error = reported_error(event_bytes({"errorType": f"lambda.{condition}", "errorMessage": "it was not answered"}))
     return Attempt(attempt_no=1, started_at=at, finished_at=at, outcome=Outcome.RETRYABLE_FAILURE, error=error)
 
 
@@ -92,7 +92,7 @@ def _dead_letter_attempts(attributes: Mapping[str, str], now: datetime) -> tuple
     if not {"RequestID", "ErrorCode", "ErrorMessage"} <= set(attributes):
         return ()
     told = {"errorType": f"lambda.{attributes['ErrorCode']}", "errorMessage": attributes["ErrorMessage"]}
-    error = reported_error(encode_json(told))
+    error = reported_error(event_bytes(told))
     return (Attempt(attempt_no=1, started_at=now, finished_at=now, outcome=Outcome.RETRYABLE_FAILURE, error=error),)
 
 
@@ -151,3 +151,11 @@ def _moment(value: object, now: datetime) -> datetime:
         return cut_to_millis(parse_time(value, "timestamp"))
     except InputInvalid:
         return now
+
+
+def event_bytes(told: object) -> bytes:
+    """What an event says, as compact JSON. Raises InputInvalid for what UTF-8 or JSON can't carry."""
+    try:
+        return encode_json(told)
+    except ValueError as problem:
+        raise InputInvalid("event", str(problem)) from None

@@ -1,9 +1,10 @@
 """How deep each queue's DLQ is and how long its oldest due task has been waiting, as metrics, read from storage.
 
-A scheduled sweep tells them, so it is done once a minute, also for queues that workers serve. Counting stops at 10,000.
+Scheduled sweeps tell them, at most once a minute, also for queues that workers serve. Counting stops at 10,000.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Final
 
 from aws_lambda_powertools.metrics import MetricUnit
 
@@ -11,16 +12,36 @@ from rdq_core.errors import RdqError
 from rdq_core.runtime.telemetry import MetricsSink
 from rdq_core.runtime.wiring import Parts
 
+_EVERY: Final = timedelta(minutes=1)
 
-def tell_depths(parts: Parts, metrics: MetricsSink) -> None:
-    """Measure every queue. What can't be read is told as an error, and stops nothing."""
-    for queue in parts.queues.all():
+
+class Gauges:
+    """The gauges of one process, which remembers when it read them."""
+
+    def __init__(self, parts: Parts, metrics: MetricsSink) -> None:
+        self._parts = parts
+        self._metrics = metrics
+        self._read_at: datetime | None = None
+
+    def tell(self) -> None:
+        """Measure every queue, unless it was done within a minute: counting costs reads.
+
+        What can't be read is told as an error, and stops nothing.
+        """
+        now = self._parts.clock.now()
+        if self._read_at is not None and now - self._read_at < _EVERY:
+            return
+        self._read_at = now
+        for queue in self._parts.queues.all():
+            self._measure(queue, now)
+
+    def _measure(self, queue: str, now: datetime) -> None:
         try:
-            counts = parts.store.counts(queue)
+            counts = self._parts.store.counts(queue)
         except RdqError as failed:
-            parts.on_error(failed, where=f"measuring queue {queue}")
-            continue
-        waited = timedelta(0) if counts.oldest_due_at is None else parts.clock.now() - counts.oldest_due_at
-        age = max(waited, timedelta(0)).total_seconds()
-        metrics.measure("dlq_depth", counts.dead, MetricUnit.Count, queue=queue)
-        metrics.measure("oldest_pending_age_seconds", age, MetricUnit.Seconds, queue=queue)
+            self._parts.on_error(failed, where=f"measuring queue {queue}")
+            return
+        waited = timedelta(0) if counts.oldest_due_at is None else now - counts.oldest_due_at
+        age = max(waited, timedelta(0)) / timedelta(seconds=1)
+        self._metrics.measure("dlq_depth", counts.dead, MetricUnit.Count, queue=queue)
+        self._metrics.measure("oldest_pending_age_seconds", age, MetricUnit.Seconds, queue=queue)

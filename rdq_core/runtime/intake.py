@@ -18,8 +18,8 @@ from rdq_core.domain import limits
 from rdq_core.engine.ports import Submission
 from rdq_core.engine.submit import Draft
 from rdq_core.errors import ConfigInvalid, InputInvalid, RdqError
-from rdq_core.handlers.encoding import JSON, encode_json
-from rdq_core.handlers.sources import draft_of_failure, draft_of_message, is_destination_record
+from rdq_core.handlers.encoding import JSON
+from rdq_core.handlers.sources import draft_of_failure, draft_of_message, event_bytes, is_destination_record
 from rdq_core.ops.lines import task_lines
 from rdq_core.runtime.hosting import FunctionHost
 
@@ -91,7 +91,7 @@ class IntakeFunction:
 
     def _stated(self, task: object) -> Draft:
         template = Draft(queue="", handler_ref="", payload=b"")
-        (line,) = task_lines(BytesIO(encode_json(task)), template, clock=self._parts.clock)
+        (line,) = task_lines(BytesIO(event_bytes(task)), template, clock=self._parts.clock)
         if isinstance(line.draft, RdqError):
             raise line.draft
         return line.draft
@@ -103,7 +103,7 @@ class IntakeFunction:
         return Draft(
             queue=route.queue,
             handler_ref=route.handler_ref,
-            payload=encode_json(dict(event)),
+            payload=event_bytes(dict(event)),
             content_type=JSON,
             key=str(event["id"]),
             headers={"rdq.source": source} if source else {},

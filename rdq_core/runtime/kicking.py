@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from rdq_core.config.settings import Host
+from rdq_core.config.settings import Host, QueueSettings
 from rdq_core.domain.task import Status
 from rdq_core.domain.times import to_millis
 from rdq_core.engine.vigil import AWAKE_FOR
@@ -60,9 +60,7 @@ class KickFunction:
             self._parts.store.clean_up(record)
 
     def _served(self) -> frozenset[str]:
-        hosts = (Host.SWEEPER, Host.ANY)
-        found = self._parts.queues.all()
-        return frozenset(name for name, each in found.items() if each.host in hosts and not each.paused)
+        return frozenset(name for name, each in self._parts.queues.all().items() if _is_the_sweepers(each))
 
     def _books(self, queue: str) -> bool:
         now: datetime = self._parts.clock.now()
@@ -74,6 +72,12 @@ class KickFunction:
                 self._parts.wakefulness.fall_asleep(queue)
             except StoreFailed as failed:  # it ends by itself in two seconds, before the batch is given up
                 self._parts.on_error(failed, where=f"taking back the start of a sweep of queue {queue}")
+
+
+def _is_the_sweepers(settings: QueueSettings) -> bool:
+    """A queue for any host is the sweeper's where it names functions; what workers alone can run is theirs."""
+    is_shared = settings.host is Host.ANY and bool(settings.handlers)
+    return not settings.paused and (settings.host is Host.SWEEPER or is_shared)
 
 
 def _queue_with_work(record: Mapping[str, Any], horizon: int) -> str | None:

@@ -20,7 +20,6 @@ from rdq_core.runtime.invocation import remaining_of
 from rdq_core.runtime.log import log_error
 from rdq_core.runtime.problems import Forbidden, problem_of
 from rdq_core.runtime.wiring import Parts
-from rdq_core.stores.dynamodb.clock import StorageClock
 
 MOST_BYTES: Final = 5 * 1024 * 1024
 """How large an answer may be. Lambda's own limit is 6 MB, and base64 or escapes may be added on the way."""
@@ -36,9 +35,6 @@ class OpsFunction:
 
     def answer(self, event: Any, context: Any = None) -> Any:
         """The answer to an event. Raises nothing."""
-        clock = self._parts.clock
-        if isinstance(clock, StorageClock):  # the process may have been frozen since the last one
-            clock.forget()
         if isinstance(event, Mapping) and "ResponseURL" in event and "RequestType" in event:
             return self._resource.handle(event, remaining_of(context))
         if isinstance(event, Mapping) and isinstance(event.get("requestContext"), Mapping):

@@ -20,7 +20,7 @@ from rdq_core.engine.report import SweepReport
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import ConfigInvalid, InputInvalid, StoreFailed
 from rdq_core.handlers.registry import Registry
-from rdq_core.runtime.gauges import tell_depths
+from rdq_core.runtime.gauges import Gauges
 from rdq_core.runtime.hosting import FunctionHost
 from rdq_core.runtime.loading import load_registry
 
@@ -76,14 +76,15 @@ class SweeperFunction:
         self._rdq = rdq_of(host.parts) if rdq_of is not None and self._registry.repairs else None
         self._help_above = int(host.environ.get(HELP_ABOVE) or _MANY)
         self._help_share = int(host.environ.get(HELP_SHARE) or _MANY)
+        self._gauges = Gauges(host.parts, host.metrics)
 
     def sweep(self, order: SweepOrder, invocation: Invocation) -> dict[str, Any]:
         """Sweep until nothing is due or the time is up; the report. Never raises for a task's failure."""
-        if order == SweepOrder():
-            tell_depths(self._parts, self._host.metrics)
         served = self._served(order, invocation.remaining)
         helpers = 0 if order.shards is not None else sum(self._bring_help(each, invocation) for each in served)
         report = self._sweep(served, order, invocation)
+        if order == SweepOrder():  # a schedule's: one a minute
+            self._gauges.tell()
         has_successor = bool(report.left or report.left_chores) and self._start(
             invocation, SweepOrder(report.left or order.queues, order.shards), where="starting the successor"
         )
@@ -110,8 +111,19 @@ class SweeperFunction:
         """The queues that are this host's, and whose handlers fit into its time. Of others it is told."""
         found = self._parts.queues.all()
         names = tuple(found) if order.queues is None else order.queues
-        mine = [found[name] for name in names if name in found and found[name].host in (Host.SWEEPER, Host.ANY)]
+        mine = [found[name] for name in names if name in found and self._is_mine(found[name])]
         return [each for each in mine if self._fits(each, remaining)]
+
+    def _is_mine(self, settings: QueueSettings) -> bool:
+        """Whether this function can run the queue's tasks, and may. One that couldn't would find them unroutable."""
+        is_registered = settings.queue in self._registry.queues
+        if settings.host in (Host.SWEEPER, Host.ANY):
+            return is_registered or bool(settings.handlers)
+        if is_registered:
+            problem = f"is {settings.host}, and the sweeper has handlers for the queue; accepted: sweeper or any"
+            error = ConfigInvalid(f"queues.{settings.queue}.dispatch.host", problem)
+            self._parts.on_error(error, where=f"serving queue {settings.queue}")
+        return False
 
     def _fits(self, settings: QueueSettings, remaining: timedelta | None) -> bool:
         timeout = settings.execution.handler_timeout

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from rdq_core.ops.jobs import Jobs
     from rdq_core.ops.queue_edits import QueueEditor
     from rdq_core.ops.queues import QueueDesk
+    from rdq_core.ops.short_ids import ShortIds
     from rdq_core.ops.tasks import TaskDesk
     from rdq_core.stores.dynamodb.schema import Tables
 
@@ -127,6 +128,12 @@ class Parts:
         return TaskDesk(
             self.store, self.queues, self.canceller(), self.cursors(), auditor, clock=self.clock, ids=self.ids
         )
+
+    def short_ids(self) -> "ShortIds":
+        """What finds the task that a shortened id means."""
+        from rdq_core.ops.short_ids import ShortIds
+
+        return ShortIds(self.store, self.queues, clock=self.clock)
 
     def queue_desk(self) -> "QueueDesk":
         """What looks at queues."""

@@ -233,3 +233,23 @@ def test_the_message_is_seen_where_its_type_and_code_leave_no_room(rdq: Shell, b
     for arguments in (["dlq", "list", "billing"], ["dlq", "groups"], ["dlq", "show", task_id]):
         table = rdq(*arguments).out.partition("\n\nrdq_core")[0]
         assert "the card has expired" in table.partition("Abort:")[0]
+
+
+def test_the_ids_of_a_screen_are_short_and_can_be_typed(rdq: Shell, bury: Bury) -> None:
+    ids = [bury() for _ in range(3)]
+    rows = rdq("dlq", "list", "billing").out.splitlines()[2:5]
+    assert [row.split()[0] for row in rows] == [task_id[-8:] for task_id in ids]
+    short = ids[1][-8:]
+    assert rdq("dlq", "show", short, "--json").document["id"] == ids[1]
+    assert rdq("task", "get", short.lower(), "--json").document["id"] == ids[1]
+    assert rdq("dlq", "redrive", "billing", short, "--json").document["done"] == 1
+    assert rdq("task", "cancel", short, "--json").document["done"] == 1
+    assert dead(rdq) == [ids[0], ids[2]]
+
+
+def test_a_short_id_that_means_nothing_or_several_changes_nothing(rdq: Shell, bury: Bury) -> None:
+    ids = [bury() for _ in range(2)]
+    answer = rdq("dlq", "redrive", "billing", "ZZZZZZ", "--json")
+    assert (answer.code, answer.error["code"]) == (3, "task_not_found")
+    assert rdq("dlq", "redrive", "billing", ids[0][:6], "--json").code == 2
+    assert dead(rdq) == ids

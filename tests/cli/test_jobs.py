@@ -9,6 +9,8 @@ import pytest
 from rdq_core.cli.connection import Asking
 from rdq_core.domain.times import parse_time
 from rdq_core.runtime import wiring
+from rdq_core.runtime.log import Quiet
+from rdq_core.runtime.wiring import connect
 from rdq_core.testing.faults import FaultScript
 from tests.cli.conftest import ANN, Bury, Ended, Shell
 from tests.cli.test_dlq import dead
@@ -99,6 +101,27 @@ def test_ctrl_c_stops_at_a_checkpoint_and_says_how_to_go_on(
     assert rdq("job", "get", job_id, "--json").document["done"] == 6
 
 
+def test_ctrl_c_comes_too_late_for_a_job_that_others_have_finished(
+    rdq: Shell, many: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def finished_by_others(asking: Asking, _seconds: float) -> None:
+        parts = connect(events=Quiet())
+        (job,) = parts.jobs.open_jobs()
+        while not job.state.is_over:
+            job = parts.advancer().advance(job, take_over=True)
+            if not job.state.is_over:
+                hurried = job.changed(due_at=parts.clock.now())
+                parts.jobs.replace(job, hurried)
+                job = hurried
+        signal.raise_signal(signal.SIGINT)
+
+    begun = rdq("dlq", "redrive", "billing", "--all", "--rate", "2/s", "--yes", "--detach", "--json")
+    with monkeypatch.context() as patch:
+        patch.setattr(Asking, "wait", finished_by_others)
+        answer = rdq("job", "resume", job_of(begun), "--json")
+    assert (answer.code, answer.document["done"]) == (0, 6)
+
+
 def test_a_storage_failure_half_way_says_how_to_go_on(rdq: Shell, many: list[str]) -> None:
     with FaultScript(wiring.dynamodb_client()) as script:
         script.reject("AccessDeniedException", "TransactWriteItems", nth=3)
@@ -173,4 +196,6 @@ def test_a_job_has_its_fixed_shape(rdq: Shell, many: list[str]) -> None:
         "expected": 6,
         "reason": "r",
     }
-    assert "redrive of billing: done" in rdq("job", "get", job_id).out
+    assert "redrive of billing: done" in rdq("job", "get", job_id[-8:]).out
+    assert job_id[-8:] in rdq("job", "list").out
+    assert rdq("job", "get", "ZZZZ", "--json").code == 2

@@ -10,10 +10,12 @@ import pytest
 from rdq_core import Abort, Outcome, Rdq, Retry, RetryAfter, Status, TaskContext, lambda_handler, task
 from rdq_core.config.settings import Host
 from rdq_core.domain.attempt import Code
+from rdq_core.domain.envelope import to_envelope
 from rdq_core.domain.fingerprint import fingerprint
 from rdq_core.engine.report import QueueReport
 from rdq_core.errors import InputInvalid, NotRegistered, StoreFailed
 from tests.engine.world import QUEUE, World, raises, until
+from tests.support.factories import a_task
 from tests.support.functions import Context, function_of
 
 SYNC = {"function": "charge-fn", "deliver": "envelope"}
@@ -260,8 +262,17 @@ def test_an_event_that_is_not_rdqs_is_refused(event: object) -> None:
 
 
 def test_an_envelope_of_a_newer_version_is_refused() -> None:
-    with pytest.raises(InputInvalid, match="can't read"):
-        lambda_handler(World().rdq, "charge", lambda _order: None)({"rdq": {"version": 9, "task": {}}}, Context())
+    newer = {"rdq": {"version": 9, "task": to_envelope(a_task())}}
+    with pytest.raises(InputInvalid, match="this rdq reads 1 to 1"):
+        lambda_handler(World().rdq, "charge", lambda _order: None)(newer, Context())
+
+
+@pytest.mark.parametrize(
+    "told", [{"claim": 5}, {"claim": {}}, {"task": 5}, {"task": {}, "version": 1}, {"claim": {"token": "t"}}]
+)
+def test_an_event_of_which_the_half_is_missing_is_refused(told: dict[str, Any]) -> None:
+    with pytest.raises(InputInvalid):
+        lambda_handler(World().rdq, "charge", lambda _order: None)({"rdq": told}, Context())
 
 
 def test_a_typed_task_goes_by_its_own_name() -> None:

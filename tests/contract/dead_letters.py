@@ -1,5 +1,6 @@
 """The DLQ: what dies is listed, is sent back with a full budget and its whole past, or is removed without a trace."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from rdq_core.domain.dead import DeadEntry
-from rdq_core.domain.lifecycle import Edit
+from rdq_core.domain.lifecycle import NO_EDIT, Edit
 from rdq_core.domain.task import Status, Task
 from rdq_core.engine.ports import Page, QueueCounts
 from rdq_core.errors import RdqError, TaskConflict, TaskNotFound
@@ -22,6 +23,33 @@ PAGE_SIZES = (1, 2, 7, 100)
 
 class RedriveContract:
     """A redrive gives a full budget back and takes nothing away, unless it is told to."""
+
+    def test_a_task_bears_the_mark_of_the_request_that_sent_it_back_through_what_comes_after(
+        self, bench: Bench
+    ) -> None:
+        task_id = bench.dead().id
+        assert not bench.store.bears_mark(task_id, "job-7")
+        bench.store.redrive(bench.entry(task_id), NO_EDIT, now=bench.now, op_id="job-7", shards=bench.shards)
+
+        claim = bench.claim(task_id)
+        bench.dead_letter(claim)
+
+        assert bench.store.bears_mark(task_id, "job-7")
+        assert not bench.store.bears_mark(task_id, "job-8")
+        bench.redrive(task_id)
+        assert not bench.store.bears_mark(task_id, "job-7")
+        assert not bench.store.bears_mark("01J00000000000000000000000", "job-7")
+
+    def test_one_request_sends_a_task_back_once_however_often_it_asks(self, bench: Bench) -> None:
+        task_id = bench.dead().id
+        entry = bench.entry(task_id)
+        for _ in range(3):
+            sent = bench.store.redrive(entry, NO_EDIT, now=bench.now, op_id="job-7", shards=bench.shards)
+            assert (sent.status, sent.redrive_count) == (Status.PENDING, 1)
+        bench.dead_letter(bench.claim(task_id))
+
+        assert bench.store.redrive(entry, NO_EDIT, now=bench.now, op_id="job-7", shards=bench.shards).redrive_count == 1
+        assert bench.task(task_id).status is Status.DEAD
 
     def test_a_redriven_task_is_due_with_a_full_budget_and_its_history(self, bench: Bench) -> None:
         task = bench.dead(payload=noise(3000), headers={"a": "b"}, unknown={"new": 1}, handler_version="v3")
@@ -330,6 +358,22 @@ class PageContract:
 
         stay = [task_id for place, task_id in enumerate(born) if place % 3]
         assert {task_id: proposed[task_id] for task_id in stay} == dict.fromkeys(stay, 1)
+
+    @pytest.mark.parametrize("size", PAGE_SIZES)
+    def test_the_oldest_deaths_come_first_and_a_handle_is_plain_json(self, bench: Bench, size: int) -> None:
+        died: list[str] = []
+        for _ in range(7):
+            died.append(bench.dead().id)
+            bench.clock.advance("1s")
+        listed: list[str] = []
+        handle: Any = None
+        while True:
+            page = bench.store.dead("billing", limit=size, after=json.loads(json.dumps(handle)))
+            listed += [entry.task_id for entry in page.items]
+            handle = page.next
+            if handle is None:
+                break
+        assert listed == died
 
     def test_a_page_that_ends_exactly_with_the_last_entry_leads_nowhere_else(self, bench: Bench) -> None:
         for _ in range(4):

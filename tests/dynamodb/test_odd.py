@@ -1,5 +1,6 @@
 """Odd items: edited by hand, written by a newer rdq, outdated, expired. They are set aside and harm nobody else."""
 
+import zlib
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -10,15 +11,18 @@ from rdq_core.domain.attempt import Outcome
 from rdq_core.domain.dead import entry_of
 from rdq_core.domain.ids import encode_id
 from rdq_core.domain.lifecycle import NO_EDIT, Result
+from rdq_core.domain.limits import MAX_STACK_BYTES
 from rdq_core.domain.task import Status
 from rdq_core.engine.ports import Candidate
 from rdq_core.errors import CorruptItem, TaskConflict, TaskNotFound
-from rdq_core.stores.dynamodb import reading
+from rdq_core.stores.dynamodb import reading, stacks
 from rdq_core.stores.dynamodb.access import partition_of
 from rdq_core.stores.dynamodb.records import entry_item
 from rdq_core.stores.dynamodb.schema import Attr
+from rdq_core.stores.dynamodb.values import Reader
 from tests.dynamodb.verbs import HOUR, noise, seen_dead
 from tests.dynamodb.world import FAILURE, LEASE, QUEUE, SHARDS, TABLES, TASK_ID, World, a_task
+from tests.fuzzing.mutation import BOMB
 
 
 def _edit(world: World, changes: Mapping[str, Any], kind: str = "T", table: str = TABLES.tasks) -> None:
@@ -278,3 +282,17 @@ def test_counting_stops_at_its_bound_and_says_so(world: World, monkeypatch: pyte
     counts = world.store.counts(QUEUE)
     assert (counts.exact, counts.oldest_due_at) == (False, world.now)
     assert 5 <= counts.pending <= 5 + SHARDS
+
+
+def test_what_unpacks_to_more_than_rdq_ever_packs_is_corrupt_and_takes_no_memory() -> None:
+    bomb = {str(Attr.PAYLOAD): {"B": BOMB}}
+    with pytest.raises(CorruptItem, match="decompressed"):
+        Reader(bomb, "a body").unpacked(Attr.PAYLOAD, compressed=True)
+    with pytest.raises(zlib.error, match="too large"):
+        stacks.restored(stacks.squeezed(b"x" * (MAX_STACK_BYTES + 1)))
+    assert stacks.restored(stacks.squeezed(b"x" * MAX_STACK_BYTES)) == b"x" * MAX_STACK_BYTES
+
+
+def test_json_that_is_nested_too_deeply_is_corrupt() -> None:
+    with pytest.raises(CorruptItem, match="JSON"):
+        Reader({str(Attr.META): {"B": b"[" * 3000}}, "a body").maybe_json(Attr.META)

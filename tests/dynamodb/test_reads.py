@@ -9,7 +9,10 @@ import pytest
 from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.times import EPOCH
 from rdq_core.ops.cursors import Cursors
-from rdq_core.ops.dead_letters import DeadLetters
+from rdq_core.ops.dead_letters import DeadLetters, entries_of
+from rdq_core.ops.orders import Operation, Order
+from rdq_core.ops.preview import preview
+from rdq_core.ops.selection import Filters, Selection
 from rdq_core.stores.dynamodb.reading import MOST_COUNTED
 from rdq_core.stores.dynamodb.records import entry_item
 from rdq_core.stores.dynamodb.schema import DEAD_INDEX
@@ -95,12 +98,48 @@ def store_on(client: Any) -> DynamoTaskStore:
     )
 
 
-def test_fifty_thousand_dead_tasks_are_grouped_in_the_memory_of_a_few_pages() -> None:
+def desk_on(client: Any) -> DeadLetters:
+    clock = FrozenClock()
+    queues = MemoryQueues(clock=clock)
+    queues.put_declared(QUEUE, {}, {}, expected_revision=0)
+    return DeadLetters(store_on(client), queues, Cursors(MemoryCursorKey(b"a key that nobody knows")), clock=clock)
+
+
+@pytest.mark.parametrize(
+    ("filters", "number"), [(Filters(), 50_000), (Filters(group="v1:3"), 7_144), (Filters(type="no"), 0)]
+)
+def test_fifty_thousand_dead_tasks_are_listed_page_by_page_in_the_memory_of_a_few_pages(
+    filters: Filters, number: int
+) -> None:
+    client = Crowded(dead=50_000 // SHARDS)
+    desk, listed, last, cursor = desk_on(client), 0, EPOCH, None
+    before = sys.getallocatedblocks()
+    while True:
+        page = desk.entries(QUEUE, filters, page_size=500, cursor=cursor)
+        assert all(entry.dead_at >= last for entry in page.items)
+        listed, last = listed + len(page.items), page.items[-1].dead_at if page.items else last
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert listed == number
+    assert client.most_blocks - before < A_FEW_PAGES
+    assert client.largest <= 500
+
+
+def test_fifty_thousand_dead_tasks_are_previewed_in_the_memory_of_a_few_pages() -> None:
     client, clock = Crowded(dead=50_000 // SHARDS), FrozenClock()
     queues = MemoryQueues(clock=clock)
     queues.put_declared(QUEUE, {}, {}, expected_revision=0)
-    store = store_on(client)
-    desk = DeadLetters(store, queues, Cursors(MemoryCursorKey(b"a key that nobody knows")), clock=clock)
+    order = Order(operation=Operation.REDRIVE, selection=Selection(everything=True))
+    before = sys.getallocatedblocks()
+    seen = preview(entries_of(store_on(client), QUEUE), order, queues.settings(QUEUE), cutoff=clock.now())
+    assert client.most_blocks - before < A_FEW_PAGES
+    assert (seen.selected, seen.write_units) == (50_000, 550_000)
+
+
+def test_fifty_thousand_dead_tasks_are_grouped_in_the_memory_of_a_few_pages() -> None:
+    client = Crowded(dead=50_000 // SHARDS)
+    desk = desk_on(client)
 
     before = sys.getallocatedblocks()
     groups = desk.groups(QUEUE)

@@ -131,6 +131,27 @@ def test_a_forbidden_action_is_named_with_its_table(world: World) -> None:
             world.bury(claim)
 
 
+@pytest.mark.parametrize(
+    ("resource", "place"),
+    [
+        (
+            " on resource: arn:aws:dynamodb:eu-central-1:123456789012:table/rdq-dlq because no policy allows it",
+            "rdq-dlq",
+        ),
+        ("", "rdq-tasks, rdq-dlq"),
+    ],
+)
+def test_of_a_transaction_the_action_is_named_that_the_role_is_missing(world: World, resource: str, place: str) -> None:
+    claim = world.claimed()
+    told = (
+        f"User: arn:aws:sts::123456789012:assumed-role/r/ann is not authorized to perform: dynamodb:PutItem{resource}"
+    )
+    with FaultScript(world.client) as faults:
+        faults.add(Rejects("AccessDeniedException", told), "TransactWriteItems")
+        with pytest.raises(Unavailable, match=f"^dynamodb:PutItem on {place} is not allowed$"):
+            world.bury(claim)
+
+
 def test_refused_credentials_are_told(world: World) -> None:
     with FaultScript(world.client) as faults:
         faults.reject("UnrecognizedClientException")

@@ -63,7 +63,9 @@ def release(world: World) -> Act:
 
 
 def adopt(world: World) -> Act:
-    handed, grant = handed_over(world), world.grant()
+    handed = handed_over(world)
+    world.clock.advance("1s")
+    grant = world.grant()
     return lambda: world.store.adopt(TASK_ID, handed.token, grant)
 
 
@@ -72,7 +74,7 @@ def release_lapsed(world: World) -> Act:
     lapsed, grant = world.lapse(), world.grant()
     unreached = once_more(None, world.now, handed_over=True)
     failure = Failure("task_unavailable")
-    return lambda: world.store.release_lapsed(lapsed, failure, grant, due_at=world.now, unreached=unreached)
+    return lambda: world.store.release_lapsed(lapsed, failure, grant, due_at=world.now + HOUR, unreached=unreached)
 
 
 def handed_over(world: World) -> Claim:

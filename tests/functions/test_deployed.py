@@ -106,6 +106,26 @@ def test_new_work_starts_a_sweep_by_way_of_the_stream(shop: Shop, tmp_path: Path
     assert sorted(each["order"] for each in shop.seen) == [0, 1, 2]
 
 
+def test_the_same_event_three_times_at_once_has_one_effect_a_task(shop: Shop, tmp_path: Path) -> None:
+    shop.open(tmp_path / "effects", UNAWARE)
+    tasks = [shop.submit(number) for number in range(10)]
+    for _ in range(3):
+        shop.functions.invoke(FunctionName="rdq-sweeper", InvocationType="Event", Payload=json.dumps({}).encode())
+    until(lambda: all(shop.ends(task_id) for task_id in tasks), patience=PATIENCE)
+    assert sorted(each["order"] for each in shop.seen) == list(range(10))
+
+
+def test_what_a_removed_row_leaves_behind_goes_by_way_of_the_stream(shop: Shop, tmp_path: Path) -> None:
+    shop.open(tmp_path / "effects", "def handler(event, context):\n    raise ValueError\n")
+    shop.deploy("rdq-clean-up", "functions.kick.clean_up")
+    shop.follow_the_stream("rdq-clean-up")
+    task_id = shop.submit()
+    shop.invoke("rdq-sweeper", {"queues": [QUEUE]})
+    assert len(shop.items_of(task_id)) > 1
+    shop.remove_row(task_id)
+    until(lambda: shop.items_of(task_id) == [], patience=PATIENCE)
+
+
 def test_the_intake_stores_what_it_is_given(shop: Shop) -> None:
     shop.configure(QUEUE)
     shop.deploy("rdq-intake", "functions.intake.handler")

@@ -84,6 +84,7 @@ IRRELEVANT: dict[str, Callable[[Kicked], dict[str, Any]]] = {
     "a renewal of a waiting row": lambda stage: record(image(stage.now), image(stage.now)),
     "an unknown queue": lambda stage: stage.new(queue="unknown"),
     "a queue of workers": lambda stage: stage.new(queue="workers"),
+    "a queue for any host that names no functions": lambda stage: stage.new(queue="shared"),
     "a paused queue": lambda stage: stage.new(queue="paused"),
     "a row without a due time": lambda _stage: record({"kind": {"S": "T"}, "status": {"S": "PENDING"}}),
     "a record of nothing": lambda _stage: {"eventName": "INSERT"},
@@ -94,6 +95,7 @@ IRRELEVANT: dict[str, Callable[[Kicked], dict[str, Any]]] = {
 def test_nothing_else_does(name: str) -> None:
     stage = Kicked()
     stage.world.configure("workers")
+    stage.world.configure("shared", dispatch={"host": "any"})
     stage.world.configure("paused", handlers={"charge": {"function": "f"}})
     stage.world.queues.pause("paused", paused=True, now=stage.now)
     assert stage.kick(IRRELEVANT[name](stage)) == []

@@ -3,7 +3,6 @@
 import base64
 import json
 import logging
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from rdq_core.errors import StoreFailed
 from rdq_core.ops.requests import OPERATIONS
 from rdq_core.runtime import operating
 from rdq_core.runtime.operating import OpsFunction
-from rdq_core.stores.dynamodb.clock import StorageClock
 from tests.engine.world import QUEUE
 from tests.ops.crew import Crew
 from tests.support.factories import an_error
@@ -128,6 +126,25 @@ def test_work_that_nobody_looks_at_is_told(ops: Ops) -> None:
     assert [each["unserved"] for each in ops.ask("status")["items"]] == [True]
     ops.ask("queue.pause", queue=QUEUE)
     assert [each["unserved"] for each in ops.ask("status")["items"]] == [False]
+
+
+@pytest.mark.parametrize(
+    ("limit", "given", "rate"), [(None, None, "50/s"), ("7/m", None, "7/m"), ("7/m", "5/h", "5/h")]
+)
+def test_the_pace_is_the_queue_s_own_limit_unless_another_is_given(
+    ops: Ops, limit: str | None, given: str | None, rate: str
+) -> None:
+    if limit is not None:
+        ops.world.configure(index_shards=1, dispatch={"rate_limit": limit})
+    fields = {} if given is None else {"rate": given}
+    job_id = ops.ask("dlq.redrive", queue=QUEUE, all=True, **fields)["job_id"]
+    assert ops.ask("job.get", job_id=job_id)["order"]["rate"] == rate
+
+
+def test_whoever_has_counted_them_already_needs_no_second_count(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ops.parts.store, "dead", None)
+    job_id = ops.ask("dlq.purge", queue=QUEUE, all=True, expected=17)["job_id"]
+    assert ops.ask("job.get", job_id=job_id)["expected"] == 17
 
 
 # -- what is refused ----------------------------------------------------------------------------------------------
@@ -272,17 +289,3 @@ def test_a_history_that_is_too_large_loses_its_stacks_and_says_so(ops: Ops, monk
     assert cut["attempts"][0]["error"] == {**whole["attempts"][0]["error"], "stack": None}
     monkeypatch.setattr(operating, "MOST_BYTES", 200)
     assert ops.problem("task.get", id=task_id)["status"] == 400
-
-
-def test_each_invocation_asks_storage_for_the_time_anew(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
-    forgotten: list[bool] = []
-
-    class Clock(StorageClock):
-        def __init__(self) -> None:
-            pass
-
-        def forget(self) -> None:
-            forgotten.append(True)
-
-    OpsFunction(replace(ops.parts, clock=Clock())).answer({"op": "nonsense"})
-    assert forgotten == [True]

@@ -4,6 +4,7 @@ import base64
 import json
 import threading
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -165,6 +166,36 @@ def test_without_time_it_claims_nothing(seconds: float) -> None:
 ENVIRON = {"RDQ_HELP_ABOVE": "10", "RDQ_HELP_SHARE": "5"}
 
 
+REGISTRY = """
+from rdq_core import Registry
+
+registry = Registry(queues=["local", "mistaken"])
+registry.register("charge", lambda order: "here")
+"""
+
+
+def test_handlers_that_are_packaged_with_it_run_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "packaged_handlers.py").write_text(REGISTRY, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    stage = Stage({"RDQ_REGISTRY": "packaged_handlers"})
+    stage.world.configure("local", dispatch={"host": "sweeper"})
+    stage.world.configure("mistaken")
+    (here,), (left,) = stage.submit(queue="local"), stage.submit(queue="mistaken")
+    stage.sweep()
+    assert stage.world.rdq.result(here).output == "here"
+    assert stage.world.task(left).status is Status.PENDING
+    ((_, problem),) = stage.world.told.errors
+    assert "queues.mistaken.dispatch.host" in str(problem)
+
+
+def test_a_queue_for_any_host_whose_handlers_are_workers_alone_is_left_to_them() -> None:
+    stage = Stage()
+    stage.world.configure("shared", dispatch={"host": "any"})
+    (task_id,) = stage.submit(queue="shared")
+    stage.sweep()
+    assert stage.world.task(task_id).status is Status.PENDING
+
+
 class TestHelp:
     def help_for(self, due: int, **config: Any) -> list[Any]:
         stage = Stage(ENVIRON, **{"index_shards": 4, **config})
@@ -199,7 +230,7 @@ class TestHelp:
 
 
 def test_the_same_event_at_once_and_again_has_one_effect_a_lease() -> None:
-    stage = Stage(execution={"handler_timeout": "45s"})
+    stage = Stage(execution={"handler_timeout": "45s", "lease": "10m"})
     tasks = stage.submit(20)
     effects: list[str] = []
 

@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from datetime import timedelta
 from typing import Any, get_type_hints
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from rdq_core.engine.events import Event
 from rdq_core.runtime.hosting import FunctionHost
 from rdq_core.runtime.log import LOGGER, log_error
+from rdq_core.runtime.sweeping import Invocation, SweeperFunction, SweepOrder
 from rdq_core.runtime.telemetry import LogsAndMetrics, MetricsSink, log_as_json
 from tests.engine.world import QUEUE
 from tests.functions.stage import Stage
@@ -49,9 +51,9 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 
 def metrics_of(told: list[dict[str, Any]]) -> dict[str, tuple[dict[str, str], list[float]]]:
-    """Each metric with its dimensions and values, of records that CloudWatch would read."""
+    """Each metric of a queue with its dimensions and values, of records that CloudWatch would read."""
     found: dict[str, tuple[dict[str, str], list[float]]] = {}
-    for record in told:
+    for record in filter(lambda record: "queue" in record, told):
         for directive in record.get("_aws", {}).get("CloudWatchMetrics", ()):
             assert directive["Namespace"] == "rdq"
             (names,) = directive["Dimensions"]
@@ -88,6 +90,22 @@ def test_metrics_are_told_by_queue_and_handler(capsys: pytest.CaptureFixture[str
     dimensions, values = found["handler_duration_ms"]
     assert set(dimensions) == {*of, "outcome"}
     assert all(value >= 0 for value in values)
+
+
+def test_how_full_a_queue_is_is_told_once_a_minute_by_scheduled_sweeps(capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Told(retry={"max_attempts": 1})
+    stage.world.functions.answer(failed(errorType="E"), failed(errorType="E"), refused("TooManyRequestsException"))
+    stage.submit(3)
+    sweeper = SweeperFunction(stage.host)
+    invocation = Invocation(function="f", worker="w", remaining=timedelta(seconds=30))
+    told = []
+    for order in (SweepOrder((QUEUE,)), SweepOrder(), SweepOrder()):
+        with stage.host.invocation():
+            sweeper.sweep(order, invocation)
+        told.append(metrics_of(lines(capsys)))
+    assert ["dlq_depth" in each for each in told] == [False, True, False]
+    assert told[1]["dlq_depth"] == ({"queue": QUEUE, "service": "rdq-sweeper"}, [2.0])
+    assert "oldest_pending_age_seconds" in told[1]
 
 
 def test_an_invocation_with_nothing_to_tell_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:

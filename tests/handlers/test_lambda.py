@@ -144,6 +144,13 @@ ANSWERS: dict[str, tuple[dict[str, Any], object, Outcome | None, str]] = {
     "http without a status": ({"answer": "http"}, {"body": "s3cret"}, RETRYABLE, "rdq.OutcomeUnknown"),
     "http 700": ({"answer": "http"}, {"statusCode": 700}, RETRYABLE, "rdq.OutcomeUnknown"),
     "http true": ({"answer": "http"}, {"statusCode": True}, RETRYABLE, "rdq.OutcomeUnknown"),
+    "an answer that is nested too deeply to be read": ({}, "deep", None, ""),
+    "envelope result that is no number": (
+        {"deliver": "envelope"},
+        {"rdq": {"outcome": "SUCCESS", "result": float("nan")}},
+        RETRYABLE,
+        "rdq.OutcomeUnknown",
+    ),
     "sqs with no failure": ({"answer": "sqs"}, {"batchItemFailures": []}, None, ""),
     "sqs that answers nothing": ({"answer": "sqs"}, None, None, ""),
     "sqs with a failure": (
@@ -184,6 +191,30 @@ ANSWERS: dict[str, tuple[dict[str, Any], object, Outcome | None, str]] = {
         RETRYABLE,
         "rdq.OutcomeUnknown",
     ),
+    "envelope result of a content type that can't be stored": (
+        {"deliver": "envelope"},
+        {"rdq": {"outcome": "SUCCESS", "result_base64": "", "result_content_type": "s3cret\ud800"}},
+        RETRYABLE,
+        "rdq.OutcomeUnknown",
+    ),
+    "envelope result of a content type that is too long": (
+        {"deliver": "envelope"},
+        {"rdq": {"outcome": "SUCCESS", "result_base64": "", "result_content_type": "s3cret" * 100}},
+        RETRYABLE,
+        "rdq.OutcomeUnknown",
+    ),
+    "envelope result that can't be stored": (
+        {"deliver": "envelope"},
+        {"rdq": {"outcome": "SUCCESS", "result": {"s3cret": "\ud800"}}},
+        RETRYABLE,
+        "rdq.OutcomeUnknown",
+    ),
+    "http with a status of very many digits": (
+        {"answer": "http"},
+        {"statusCode": "9" * 5000},
+        RETRYABLE,
+        "rdq.OutcomeUnknown",
+    ),
 }
 LISTS = {"field": "status", "success": ["OK"], "retryable": ["LATER"], "permanent": ["FAILED"]}
 
@@ -194,7 +225,8 @@ def test_an_answer_means_what_the_queue_says(name: str) -> None:
     if "outcome" in target:
         target = {**target, "outcome": LISTS}
     rules = {"classification": {"permanent": ["bank.*"]}}
-    world = world_with(json.dumps(answer).encode(), queue=rules, **target)
+    payload = b"[" * 100_000 if answer == "deep" else json.dumps(answer).encode()
+    world = world_with(payload, queue=rules, **target)
     task_id = swept(world)
     if expected is None:
         assert world.task(task_id).status is Status.SUCCEEDED
@@ -204,6 +236,10 @@ def test_an_answer_means_what_the_queue_says(name: str) -> None:
 
 
 class TestAnswers:
+    def test_a_plain_answer_that_nests_without_end_is_success_as_any_other(self) -> None:
+        world = world_with(b"[" * 100_000 + b"]" * 100_000)
+        assert world.task(swept(world)).status is Status.SUCCEEDED
+
     @pytest.mark.parametrize("header", ["Retry-After", "retry-after"])
     def test_retry_after_is_honoured(self, header: str) -> None:
         world = world_with(json.dumps({"statusCode": 503, "headers": {header: "120"}}).encode(), answer="http")
@@ -310,8 +346,9 @@ class TestFailures:
         world = world_with(failed(errorType="CardDeclined"), queue={"classification": {"permanent": ["Card*"]}})
         assert outcome(world, swept(world))[0] is PERMANENT
 
-    def test_a_function_error_that_is_no_json_is_a_failure_all_the_same(self) -> None:
-        world = world_with(lambda _request: {"FunctionError": "Unhandled", "Payload": _Bytes(b"<html>")})
+    @pytest.mark.parametrize("payload", [b"<html>", b"[" * 100_000])
+    def test_a_function_error_that_is_no_json_is_a_failure_all_the_same(self, payload: bytes) -> None:
+        world = world_with(lambda _request: {"FunctionError": "Unhandled", "Payload": _Bytes(payload)})
         assert outcome(world, swept(world))[2] == "rdq.Failed"
 
     def test_no_answer_within_the_handlers_time_is_a_timeout(self) -> None:

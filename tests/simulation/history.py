@@ -4,7 +4,7 @@ The invariant of the invariants: they read what is stored with lines of their ow
 hide behind itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rdq_core.domain.times import to_millis
@@ -228,14 +228,19 @@ class History:
 
     def _check_entry(self, task_id: str) -> None:
         row, item = self.row(task_id), self.database.tables[DLQ].get((task_id, "D"))
-        entry = (
-            None if item is None or int(item.get("expires_at", {"N": "1" + 12 * "0"})["N"]) <= self.seconds else item
-        )
+        entry = None if item is None or self._is_over(item, row) else item
         is_dead = row is not None and row.status == "DEAD" and not row.is_gone(self.seconds)
         require("a dead-letter entry is there exactly while the task is dead", (entry is not None) == is_dead, task_id)
         if entry is not None and row is not None:
             same = entry["lf"]["S"] == row.life and int(entry["dead_at"]["N"]) == row.completed_at
             require("a dead-letter entry is of the present death", same, task_id)
+
+    def _is_over(self, entry: Mapping[str, Any], row: Row | None) -> bool:
+        """Whether an entry's time is over; or will be by another clock, which has let its task be replaced already."""
+        if "expires_at" not in entry:
+            return False
+        is_replaced = row is not None and entry["lf"]["S"] != row.life
+        return int(entry["expires_at"]["N"]) <= self.seconds + (EARLY if is_replaced else 0)
 
     def _check_named(self, row: Row) -> None:
         # Whoever stood still for weeks with an outcome in hand may write one whose retention is over already.

@@ -13,7 +13,7 @@ import boto3
 from rdq_core.client.rdq import Rdq
 from rdq_core.stores.dynamodb.schema import create_tables
 from tests.support.engines import Engine
-from tests.support.stores import TABLES
+from tests.support.stores import TABLES, Dynamo
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ROLE: Final = "arn:aws:iam::000000000000:role/rdq"
@@ -56,6 +56,15 @@ class Deployment:
         told = json.loads(answer["Payload"].read() or b"null")
         assert "FunctionError" not in answer, told
         return told
+
+    def items_of(self, task_id: str) -> list[str]:
+        """What is stored of a task, by its kinds."""
+        return sorted(Dynamo(self.engine).items_of(task_id))
+
+    def remove_row(self, task_id: str) -> None:
+        """Remove a state row, as TTL does."""
+        key = {"task_id": {"S": task_id}, "kind": {"S": "T"}}
+        self.engine.dynamodb.delete_item(TableName=TABLES.tasks, Key=key)
 
     def follow_the_stream(self, name: str) -> None:
         """Let a function have the records of the tasks table's stream."""

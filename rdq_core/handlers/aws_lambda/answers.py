@@ -16,23 +16,26 @@ from datetime import timedelta
 from typing import Any, Final, NoReturn
 
 from rdq_core.config.targets import Answer, Deliver, HandlerTarget, OutcomeField
-from rdq_core.domain.attempt import AttemptError, Code, Outcome, Reported, own_error
+from rdq_core.domain.attempt import AttemptError, Code, Outcome, Reported, bounded_detail, own_error
 from rdq_core.domain.lifecycle import NO_RESULT, Result
 from rdq_core.domain.limits import (
     MAX_MESSAGE_BYTES,
     MAX_RETRY_AFTER,
     MAX_SHORT_TEXT_BYTES,
     MAX_STACK_BYTES,
+    check_text,
     is_failure_code,
 )
 from rdq_core.domain.outcome import Abort, Retryable, RetryAfter
 from rdq_core.domain.text import truncate
+from rdq_core.errors import InputInvalid
 from rdq_core.handlers.aws_lambda.envelope import NAME
 from rdq_core.handlers.encoding import JSON, encode_json
 
 _PASSES: Final = frozenset({408, 425, 429})
 _CLIENT_ERROR, _SERVER_ERROR, _BEYOND = 400, 500, 600
 _SUCCESS: Final = 200
+_STATUS_DIGITS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ def looks_like_failure(target: HandlerTarget, payload: bytes) -> Answer | None:
 def _value(payload: bytes) -> Any:
     try:
         return json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -112,7 +115,7 @@ def _check_http(value: Any) -> None:
 
 def _status(value: Any) -> int | None:
     status = value.get("statusCode") if isinstance(value, Mapping) else None
-    if isinstance(status, str) and status.isascii() and status.isdigit():
+    if isinstance(status, str) and status.isascii() and status.isdigit() and len(status) <= _STATUS_DIGITS:
         return int(status)
     return status if isinstance(status, int) and not isinstance(status, bool) else None
 
@@ -190,7 +193,7 @@ def _stated_error(error: Mapping[str, Any]) -> AttemptError:
         type=text("type", MAX_SHORT_TEXT_BYTES) or "rdq.Failed",
         code=code if isinstance(code, str) and is_failure_code(code) else Code.FAILED,
         message=text("message", MAX_MESSAGE_BYTES),
-        detail=error.get("detail"),
+        detail=bounded_detail(error.get("detail")),
         stack=text("stack", MAX_STACK_BYTES),
     )
 
@@ -198,11 +201,16 @@ def _stated_error(error: Mapping[str, Any]) -> AttemptError:
 def _stated_result(told: Mapping[str, Any]) -> Result:
     """The result in an answer with an explicit outcome: JSON, or bytes of another content type in base64."""
     if told.get("result_base64") is not None:
-        content_type = told.get("result_content_type")
         try:
             content = base64.b64decode(told["result_base64"], validate=True)
+            content_type = check_text("type", told.get("result_content_type") or "application/octet-stream")
         except (ValueError, TypeError):
             _unknown("the answer's rdq.result_base64 is no base64")
-        return Result(content=content, content_type=str(content_type or "application/octet-stream"))
+        except InputInvalid:
+            _unknown("the answer's rdq.result_content_type is none")
+        return Result(content=content, content_type=content_type)
     result = told.get("result")
-    return NO_RESULT if result is None else Result(content=encode_json(result), content_type=JSON)
+    try:
+        return NO_RESULT if result is None else Result(content=encode_json(result), content_type=JSON)
+    except ValueError:
+        _unknown("the answer's rdq.result can't be stored as JSON")

@@ -8,11 +8,13 @@ raw         the payload itself; all else is in the ClientContext's `custom.rdq`
 
 import base64
 import hashlib
-import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
-from rdq_core.domain.envelope import VERSION
+from rdq_core.domain import ids, limits
+from rdq_core.domain.envelope import VERSION, from_envelope, to_envelope
 from rdq_core.domain.lease import Claim
 from rdq_core.domain.task import Task
 from rdq_core.domain.times import format_time, parse_time, to_millis
@@ -22,7 +24,39 @@ from rdq_core.handlers.decoding import read_json, read_text
 from rdq_core.handlers.encoding import JSON, encode_json
 
 NAME: Final = "rdq"
+_NOT_TOLD: Final = frozenset(
+    {
+        "envelope_version",
+        "payload",
+        "next_attempt_at",
+        "completed_at",
+        "failure",
+        "result",
+        "result_content_type",
+        "attempts",
+    }
+)
+"""What an envelope says elsewhere, or what a task that runs doesn't have."""
 _LONGEST_TRACEPARENT: Final = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A task that came whole, for one attempt."""
+
+    task: Task
+    attempt_no: int
+    fencing_token: int
+    deadline: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A claim that is handed over."""
+
+    task_id: str
+    queue: str
+    token: str
 
 
 def client_context(context: TaskContext) -> str:
@@ -67,20 +101,7 @@ def envelope_event(context: TaskContext) -> bytes:
     task = context.task
     told = {
         "version": VERSION,
-        "task": {
-            "id": task.id,
-            "queue": task.queue,
-            "handler_ref": task.handler_ref,
-            "handler_version": task.handler_version,
-            "payload_content_type": task.payload_content_type,
-            "headers": dict(task.headers),
-            "created_at": format_time(task.created_at),
-            "attempt_count": task.attempt_count,
-            "redrive_count": task.redrive_count,
-            "concurrency_key": task.concurrency_key,
-            "target": task.target,
-            "requested_by": task.requested_by,
-        },
+        "task": {name: value for name, value in to_envelope(task).items() if name not in _NOT_TOLD},
         "attempt_no": context.attempt_no,
         "fencing_token": context.fencing_token,
         "deadline": format_time(context.deadline),
@@ -121,26 +142,44 @@ def told_by(event: object) -> Mapping[str, Any] | None:
     return told if isinstance(told, Mapping) and ("task" in told or "claim" in told) else None
 
 
-def task_in(told: Mapping[str, Any]) -> Task:
-    """The task that an envelope carries. InputInvalid for one that this version can't read."""
-    version, task = told.get("version"), told.get("task")
-    if not isinstance(version, int) or not 1 <= version <= VERSION or not isinstance(task, Mapping):
-        raise InputInvalid("rdq.version", f"is an envelope that this rdq can't read; it reads 1 to {VERSION}")
-    names = ("handler_version", "payload_content_type", "attempt_count", "redrive_count", "headers")
-    more = ("concurrency_key", "target", "requested_by")
-    return Task(
-        id=str(task.get("id")),
-        queue=str(task.get("queue")),
-        handler_ref=str(task.get("handler_ref")),
-        created_at=parse_time(task.get("created_at"), "rdq.task.created_at"),
-        payload=_payload_in(told),
-        **{name: task[name] for name in (*names, *more) if task.get(name) is not None},
+def delivery_in(told: Mapping[str, Any]) -> Delivery:
+    """What an envelope carries. InputInvalid, naming the field, for one that this version can't read."""
+    task = told.get("task")
+    if not isinstance(task, Mapping):
+        raise InputInvalid("rdq.task", f"must be an object, not {type(task).__name__}")
+    return Delivery(
+        task=from_envelope({**task, "envelope_version": told.get("version"), "payload": _payload_in(told)}),
+        attempt_no=_whole(told, "attempt_no", least=1),
+        fencing_token=_whole(told, "fencing_token", least=0),
+        deadline=parse_time(told.get("deadline"), "rdq.deadline"),
     )
 
 
-def _payload_in(told: Mapping[str, Any]) -> bytes:
+def reference_in(told: Mapping[str, Any]) -> Reference:
+    """The claim that is handed over. InputInvalid, naming the field, for what is none."""
+    claim = told.get("claim")
+    if not isinstance(claim, Mapping):
+        raise InputInvalid("rdq.claim", f"must be an object, not {type(claim).__name__}")
+    token = claim.get("token")
+    if not isinstance(token, str):
+        raise InputInvalid("rdq.claim.token", f"must be text, not {type(token).__name__}")
+    return Reference(ids.check_id(claim.get("task_id")), limits.check_name("queue", claim.get("queue")), token)
+
+
+def _whole(told: Mapping[str, Any], name: str, *, least: int) -> int:
+    value = told.get(name)
+    if type(value) is not int or value < least:
+        raise InputInvalid(f"rdq.{name}", f"must be a whole number of {least} or more")
+    return value
+
+
+def _payload_in(told: Mapping[str, Any]) -> Any:
+    """The payload in base64, whatever form it has come in."""
     if "payload_base64" in told:
-        return base64.b64decode(told["payload_base64"])
-    if "payload_text" in told:
-        return str(told["payload_text"]).encode()
-    return json.dumps(told.get("payload_json"), ensure_ascii=False, separators=(",", ":")).encode()
+        return told["payload_base64"]
+    text, data = told.get("payload_text"), told.get("payload_json")
+    try:
+        content = text.encode() if isinstance(text, str) else encode_json(data)
+    except ValueError as problem:
+        raise InputInvalid("rdq.payload", str(problem)) from None
+    return base64.b64encode(content).decode()

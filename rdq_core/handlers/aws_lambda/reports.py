@@ -26,7 +26,7 @@ def reported_error(payload: bytes) -> AttemptError:
     """What a function says about its failure, bounded; in rdq's words where it died or ran out of time."""
     try:
         told = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         told = None
     if not isinstance(told, Mapping):
         return AttemptError(type="rdq.Failed", message="the function failed and did not say how")

@@ -76,13 +76,17 @@ class GroupDead(Request):
 
 
 class Selecting(Filtered):
-    """A request that changes the entries which are selected in exactly one way."""
+    """A request that changes the entries which are selected in exactly one way.
+
+    Whoever has seen a dry run can say how many are `expected`: they are then not counted again.
+    """
 
     ids: list[str] | None = None
     all: bool = False
     rate: str | None = None
     dry_run: bool = False
     reason: str | None = None
+    expected: int | None = None
 
     @property
     def selection(self) -> Selection:
@@ -92,12 +96,13 @@ class Selecting(Filtered):
     def by_job(self, desks: Desks, who: Who, order: Order) -> Document:
         """Leave it to a job; of a dry run, what it would touch."""
         editor = desks.dead_letter_editor(who())
-        seen = editor.preview(self.queue, order)
         if self.dry_run:
+            seen = editor.preview(self.queue, order)
             would = Mutation(selected=seen.selected, skipped=seen.refused, dry_run=True)
             return {**mutation_view(would), "preview": seen.as_dict()}
-        job = editor.start(self.queue, order, reason=self.reason, expected=seen.selected)
-        return mutation_view(Mutation(selected=seen.selected, job_id=job.id))
+        expected = editor.preview(self.queue, order).selected if self.expected is None else self.expected
+        job = editor.start(self.queue, order, reason=self.reason, expected=expected)
+        return mutation_view(Mutation(selected=expected, job_id=job.id))
 
     def pace(self, desks: Desks) -> str:
         """What was asked for, or what the queue allows."""

@@ -13,6 +13,7 @@ from rdq_core.ops.dead_letters import DeadLetters
 from rdq_core.ops.jobs import Jobs
 from rdq_core.ops.queue_edits import QueueEditor
 from rdq_core.ops.queues import QueueDesk
+from rdq_core.ops.short_ids import ShortIds
 from rdq_core.ops.tasks import TaskDesk
 
 Document: TypeAlias = dict[str, Any]
@@ -43,6 +44,10 @@ class Desks(Protocol):
 
     def task_desk(self, principal: Principal | None = None) -> TaskDesk:
         """What looks at tasks, and cancels them for somebody."""
+        ...
+
+    def short_ids(self) -> ShortIds:
+        """What finds the task that a shortened id means."""
         ...
 
     def job_desk(self) -> Jobs:

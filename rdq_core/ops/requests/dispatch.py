@@ -15,6 +15,8 @@ OPERATIONS: Final[Mapping[str, type[Request]]] = {
 }
 """Every operation with its request."""
 
+_LONGEST_NAME: Final = 80
+
 
 def answer(document: Mapping[str, Any], desks: Desks, who: Who) -> Document:
     """Answer one request. Raises InputInvalid naming the first field that is wrong, and whatever the request raises."""
@@ -32,9 +34,9 @@ def answer(document: Mapping[str, Any], desks: Desks, who: Who) -> Document:
 def _refusal(refused: ValidationError) -> InputInvalid:
     """The first problem, with its place and without the value."""
     first = refused.errors(include_url=False, include_context=False, include_input=False)[0]
-    return InputInvalid(".".join(map(str, first["loc"])) or "request", first["msg"])
+    return InputInvalid(".".join(str(step)[:_LONGEST_NAME] for step in first["loc"]) or "request", first["msg"])
 
 
 def _nearest(op: object) -> str:
-    near = difflib.get_close_matches(str(op), OPERATIONS, n=1)
+    near = difflib.get_close_matches(op[:_LONGEST_NAME], OPERATIONS, n=1) if isinstance(op, str) else ()
     return f"did you mean {near[0]}?" if near else f"one of {', '.join(sorted(OPERATIONS))}"

@@ -40,6 +40,18 @@ class GetTask(Request):
             raise
 
 
+class FindTask(Request):
+    """The task that a shortened id means, of those that wait, run or are dead."""
+
+    op: ClassVar[str] = "task.find"
+    short: str
+    queue: str | None = None
+
+    def answer(self, desks: Desks, who: Who) -> Document:  # noqa: ARG002 - the same
+        """Its whole id."""
+        return {"id": desks.short_ids().find(self.short, self.queue)}
+
+
 class ListTasks(Request):
     """A page of a queue's waiting and running tasks."""
 
@@ -86,4 +98,4 @@ class CancelTasks(Request):
         return {**told(done), "next_cursor": more}
 
 
-REQUESTS: Final = (GetTask, ListTasks, CancelTasks)
+REQUESTS: Final = (GetTask, FindTask, ListTasks, CancelTasks)

@@ -9,6 +9,7 @@ unavailable     a missing table, permission or credential: nothing will help but
 bug             anything else is raised as it is
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -24,6 +25,10 @@ from botocore.exceptions import (
     SSLError,
 )
 from botocore.exceptions import ConnectionError as NotConnected
+
+_DENIED = re.compile(
+    r"not authorized to perform: (?P<action>[\w-]+:\w+)(?: on resource: (?:\S*[:/])?(?P<resource>[\w.-]+))?"
+)
 
 
 class Kind(Enum):
@@ -139,3 +144,13 @@ def _unanswered(error: Exception) -> Kind:
         return Kind.NOT_SENT
     # From here on a connection stood, so the request may have arrived.
     return Kind.BROKEN if isinstance(error, HTTPClientError | IncompleteReadError | SSLError) else Kind.BUG
+
+
+def denied(error: Exception) -> tuple[str, str] | None:
+    """The action that is missing and what it was asked for, as AWS tells them; None when it doesn't.
+
+    A transaction is allowed or not by the actions of its parts, so the request's own name would mislead.
+    """
+    told = error.response.get("Error", {}).get("Message", "") if isinstance(error, ClientError) else ""
+    found = _DENIED.search(told)
+    return None if found is None else (found["action"], found["resource"] or "")

@@ -7,6 +7,9 @@ the phrases that it was stored with. They are a part of the format: a change of 
 import zlib
 from typing import Final
 
+from rdq_core.domain.limits import MAX_STACK_BYTES
+from rdq_core.stores.dynamodb.values import unzipped
+
 PHRASES: Final = "es1"
 """The name of these phrases in a record."""
 
@@ -88,8 +91,4 @@ def squeezed(stack: bytes) -> bytes:
 
 def restored(content: bytes) -> bytes:
     """The stack again. Raises zlib.error for what `squeezed` didn't make of one with these phrases."""
-    press = zlib.decompressobj(zdict=_PHRASES)
-    stack = press.decompress(content) + press.flush()
-    if not press.eof:
-        raise zlib.error("incomplete")
-    return stack
+    return unzipped(zlib.decompressobj(zdict=_PHRASES), content, MAX_STACK_BYTES)

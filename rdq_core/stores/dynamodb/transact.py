@@ -16,7 +16,7 @@ from rdq_core.engine.ports import Jitter, Sleeper
 from rdq_core.errors import StoreFailed, Unavailable
 from rdq_core.stores.dynamodb.endpoint import endpoint_of, nobody_listens
 from rdq_core.stores.dynamodb.expressions import expressed
-from rdq_core.stores.dynamodb.faults import Fault, Kind, understand
+from rdq_core.stores.dynamodb.faults import Fault, Kind, denied, understand
 from rdq_core.stores.dynamodb.values import Item, Value
 
 T = TypeVar("T")
@@ -229,7 +229,7 @@ def _final(refused: Refused, action: str, tables: str) -> Exception:
     if refused.fault.kind is Kind.CONDITION:
         return ConditionFailed(refused.fault.rows, in_doubt=refused.in_doubt)
     if refused.fault.kind is Kind.UNAVAILABLE:
-        return _unavailable(refused.fault, action, tables)
+        return _unavailable(refused, action, tables)
     return refused.error
 
 
@@ -242,9 +242,11 @@ def _tables(request: Mapping[str, Any]) -> str:
     return ", ".join(dict.fromkeys(named))
 
 
-def _unavailable(fault: Fault, action: str, tables: str) -> Unavailable:
-    if fault.code == "ResourceNotFoundException":
+def _unavailable(refused: Refused, action: str, tables: str) -> Unavailable:
+    code = refused.fault.code
+    if code == "ResourceNotFoundException":
         return Unavailable(f"table {tables} does not exist", hint="run rdq init locally, or deploy the stack")
-    if fault.code.startswith("AccessDenied"):
-        return Unavailable(f"dynamodb:{action} on {tables} is not allowed", hint="give the role one of rdq's policies")
-    return Unavailable(f"DynamoDB does not accept our credentials: {fault.code}", hint="check the AWS credentials")
+    if code.startswith("AccessDenied"):
+        missing, place = denied(refused.error) or (f"dynamodb:{action}", tables)
+        return Unavailable(f"{missing} on {place or tables} is not allowed", hint="give the role one of rdq's policies")
+    return Unavailable(f"DynamoDB does not accept our credentials: {code}", hint="check the AWS credentials")

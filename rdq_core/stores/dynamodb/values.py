@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from rdq_core.domain.limits import MIB
 from rdq_core.domain.times import EPOCH, from_millis, to_millis
 from rdq_core.errors import CorruptItem
 
@@ -123,14 +124,14 @@ class Reader:
         """What JSON says that was stored under this name, or None."""
         try:
             return json.loads(content) if content else None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self.corrupt(f"{name} is not JSON") from None
 
     def unpacked(self, name: str, *, compressed: bool) -> bytes | None:
         """Bytes that may be compressed, or None."""
         content = self.maybe_bytes(name)
         try:
-            return zlib.decompress(content) if compressed and content is not None else content
+            return unzipped(zlib.decompressobj(), content, MIB) if compressed and content is not None else content
         except zlib.error:
             raise self.corrupt(f"{name} cannot be decompressed") from None
 
@@ -152,6 +153,14 @@ class Reader:
         if not 0 <= millis <= _LAST_MOMENT:
             raise self.corrupt(f"{name} is not a time that exists")
         return from_millis(millis)
+
+
+def unzipped(press: "zlib._Decompress", content: bytes, most: int) -> bytes:
+    """What was compressed, of at most so many bytes. Raises zlib.error for more, and for what is torn."""
+    whole = press.decompress(content, most + 1)
+    if len(whole) > most or not press.eof:
+        raise zlib.error("incomplete, or too large to be ours")
+    return whole
 
 
 def item_size(item: Mapping[str, Mapping[str, Any]]) -> int:

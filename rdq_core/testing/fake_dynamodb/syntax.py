@@ -7,6 +7,7 @@ nothing handles it: whoever uses more of the language has to teach it to this mo
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ Values = Mapping[str, Mapping[str, Any]]
 Test = Callable[[Item, Names, Values], bool]
 
 _TOKEN: Final = re.compile(r"\s*(?:([#:]\w+)|([A-Za-z_]\w*)|(<>|<=|>=|[=<>(),]))")
-_KINDS: Final = frozenset({"S", "N", "B", "BOOL"})
+_KINDS: Final = frozenset({"S", "B", "BOOL"})
 
 
 class UnknownSyntax(Exception):
@@ -41,13 +42,13 @@ class Update:
 
 
 def plain(value: Mapping[str, Any] | None) -> tuple[str, Any] | None:
-    """A value as Python compares it: its type, and its content. Numbers are whole; nothing that rdq stores is not."""
+    """A value as Python compares it: its type, and its content. Of what rdq doesn't store, only equals are equal."""
     if value is None:
         return None
     ((kind, content),) = value.items()
-    if kind not in _KINDS:
-        raise UnknownSyntax(f"values of type {kind}")
-    return (kind, int(content)) if kind == "N" else (kind, content)
+    if kind == "N":
+        return kind, Decimal(content)
+    return kind, content if kind in _KINDS else repr(content)
 
 
 @lru_cache(maxsize=1024)

@@ -1,0 +1,68 @@
+"""Ids as people type them: the last letters, or the first, so many that they mean one of those that can be listed.
+
+The invariant: what could mean two tasks means none.
+"""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import islice
+from typing import Any, Final
+
+from rdq_core.domain.ids import ALPHABET
+from rdq_core.engine.ports import Clock, QueueSource, TaskStore
+from rdq_core.errors import InputInvalid, TaskNotFound
+from rdq_core.ops.dead_letters import LOOKED_THROUGH, entries_of
+
+WHOLE: Final = 26
+FEWEST: Final = 4
+_PAGE: Final = 100
+_AHEAD: Final = timedelta(days=400)
+
+
+def is_short(text: str) -> bool:
+    """Whether this can be the end or the beginning of an id, and isn't a whole one."""
+    return FEWEST <= len(text) < WHOLE and all(letter in ALPHABET for letter in text.upper())
+
+
+def is_meant(short: str, whole: str) -> bool:
+    """Whether the shortened id can mean this one."""
+    return whole.endswith(short.upper()) or whole.startswith(short.upper())
+
+
+class ShortIds:
+    """Finds the task that a shortened id means, among the dead, the waiting and the running."""
+
+    def __init__(self, store: TaskStore, queues: QueueSource, *, clock: Clock) -> None:
+        self._store = store
+        self._queues = queues
+        self._clock = clock
+
+    def find(self, short: str, queue: str | None = None) -> str:
+        """The one id that is meant; of a queue, or of any. It looks through some thousand tasks of each queue.
+
+        Raises TaskNotFound when there is none, InputInvalid when there are several or it is no part of an id.
+        """
+        if not is_short(short):
+            raise InputInvalid("id", f"{FEWEST} letters of an id at least, its last or its first")
+        queues = [queue] if queue is not None else sorted(self._queues.all())
+        found = {task_id for name in queues for task_id in self._ids(name) if is_meant(short, task_id)}
+        if not found:
+            raise TaskNotFound(f"no task that waits, runs or is dead has an id like {short}", hint="give the whole id")
+        if len(found) > 1:
+            raise InputInvalid("id", f"{short} can mean {len(found)} tasks", hint="give more of its letters")
+        return found.pop()
+
+    def _ids(self, queue: str) -> Iterator[str]:
+        yield from (entry.task_id for entry in islice(entries_of(self._store, queue), LOOKED_THROUGH))
+        yield from islice(self._live(queue), LOOKED_THROUGH)
+
+    def _live(self, queue: str) -> Iterator[str]:
+        until = self._clock.now() + _AHEAD
+        for shard in range(self._queues.settings(queue).shards_ever):
+            handle: Any = None
+            while True:
+                page = self._store.candidates(queue, shard, until=until, limit=_PAGE, after=handle)
+                yield from (candidate.task_id for candidate in page.items)
+                handle = page.next
+                if handle is None:
+                    break

@@ -1,0 +1,220 @@
+"""What people see: on narrow and wide screens, without colours, in old locales, and when they are asked."""
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from rdq_core.cli import dlq_edits, queue_edits
+from rdq_core.cli.screen import Format, Screen
+from rdq_core.cli.streams import prepare_streams
+from rdq_core.testing.moto import AtomicMotoServer
+from tests.cli.conftest import Bury, Shell
+from tests.cli.test_dlq import dead
+from tests.support.engines import REGION, Engine
+
+RDQ: Final = str(Path(sys.executable).with_name("rdq"))
+HEBREW: Final = "התשלום נכשל"
+ARABIC: Final = "فشل الدفع"
+LONG: Final = "a" * 200
+
+
+@pytest.fixture
+def screens(rdq: Shell, bury: Bury) -> list[list[str]]:
+    """Every screen that a night goes through, on tasks whose names and errors are as long as they may be."""
+    rdq("queue", "apply", "-", given=f"config_version: 1\nqueues:\n  {LONG}: {{}}\n".encode())
+    rdq("queue", "pause", "email", "--reason", "because " * 20)
+    task_id = bury("a_code_that_is_rather_long", "a message " * 60)
+    rdq("submit", "-q", LONG, "-H", LONG, "--payload", "x")
+    job = rdq("dlq", "redrive", "billing", "--all", "--yes", "--detach", "--reason", "r" * 100, "--json").document
+    return [
+        ["status"],
+        ["dlq", "list", "billing"],
+        ["dlq", "groups"],
+        ["dlq", "show", task_id],
+        ["dlq", "redrive", "billing", "--all", "--dry-run"],
+        ["task", "list", LONG],
+        ["job", "list"],
+        ["job", "get", job["job_id"]],
+        ["audit", "list"],
+        ["queue", "list"],
+    ]
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_tables_fit_the_screen_and_say_what_is_next(
+    rdq: Shell, screens: list[list[str]], columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for arguments in screens:
+        out = rdq(*arguments).out
+        assert "\nnext: " in out, arguments
+        for line in table_of(out):
+            assert len(line) <= columns, (arguments, line)
+
+
+def table_of(out: str) -> list[str]:
+    """The lines of the tables, which alone have to fit: what is said in sentences and to be copied is wrapped."""
+    lines = out.splitlines()
+    found: list[str] = []
+    for place, line in enumerate(lines):
+        if line and set(line) == {"─"}:
+            found += [lines[place - 1], line]
+            for row in lines[place + 1 :]:
+                if not row:
+                    break
+                if " is paused: " not in row:
+                    found.append(row)
+    return found
+
+
+def test_a_wide_screen_shows_more(rdq: Shell, bury: Bury, monkeypatch: pytest.MonkeyPatch) -> None:
+    bury("x", "a message that is seen whole where there is room for it, and cut where there is none at all")
+    narrow = rdq("dlq", "list", "billing").out
+    monkeypatch.setenv("COLUMNS", "200")
+    wide = rdq("dlq", "list", "billing").out
+    assert "…" in narrow
+    assert "none at all (rdq.Abort)" in wide
+
+
+def test_no_colour_reaches_what_is_no_terminal(rdq: Shell, bury: Bury) -> None:
+    bury()
+    for arguments in (["status"], ["dlq", "list", "billing"], ["dlq", "groups"]):
+        assert "\x1b" not in rdq(*arguments).out
+
+
+@pytest.mark.parametrize(
+    ("environment", "coloured"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
+)
+def test_a_terminal_gets_colours_unless_it_wants_none(
+    environment: dict[str, str], coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    Screen(Format.TABLE).table(["a"], [("b",)])
+    assert ("\x1b[1m" in terminal.getvalue()) is coloured
+
+
+@pytest.mark.parametrize("text", [HEBREW, ARABIC])
+def test_columns_stay_in_their_order_behind_text_that_runs_to_the_left(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Screen(Format.TABLE).table(["who", "what"], [(text, "5"), ("ann", "6")])
+    *_, first, second = capsys.readouterr().out.splitlines()
+    assert first.replace("\u200e", "").split() == [*text.split(), "5"]
+    assert first.index("\u200e") < first.index("5")
+    assert "\u200e" not in second
+
+
+def test_an_error_text_with_escape_sequences_does_nothing_to_a_terminal(rdq: Shell, bury: Bury) -> None:
+    task_id = bury("bad", f"\x1b]0;owned\x07\x1b[2J {HEBREW} \u202egnp.exe\u2066")
+    for arguments in (["dlq", "list", "billing"], ["dlq", "groups"], ["dlq", "show", task_id, "--stacks"]):
+        out = rdq(*arguments).out
+        assert not {"\x1b", "\x07", "\u202e", "\u2066"} & set(out)
+        assert "\\x1b]0;owned" in out
+
+
+class Old(io.TextIOWrapper):
+    """Standard output in a locale from before UTF-8."""
+
+    def __init__(self, encoding: str) -> None:
+        self.bytes = io.BytesIO()
+        super().__init__(self.bytes, encoding=encoding)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "shift_jis"])
+def test_a_locale_without_utf_8_gets_plain_characters(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", old := Old(encoding))
+    prepare_streams()
+    Screen(Format.TABLE).table(["who"], [(f"{HEBREW} 🏦 é",)])
+    old.flush()
+    shown = old.bytes.getvalue().decode(encoding)
+    assert "\\U0001f3e6" in shown
+    assert "\\u05d4" in shown
+
+
+# -- processes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def served(moto: Engine) -> Any:
+    with AtomicMotoServer() as server:
+        yield {
+            "PATH": os.environ["PATH"],
+            "AWS_ENDPOINT_URL": server.endpoint_url,
+            "AWS_ACCESS_KEY_ID": "a",
+            "AWS_SECRET_ACCESS_KEY": "b",
+            "AWS_DEFAULT_REGION": REGION,
+            "NO_PROXY": "127.0.0.1",
+        }
+
+
+def spawned(environment: dict[str, str], *arguments: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run([RDQ, *arguments], env=environment, input=given, capture_output=True, timeout=60, check=False)
+
+
+def test_a_process_in_an_old_locale_ends_well(served: dict[str, str]) -> None:
+    old = {**served, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    assert spawned(old, "init").returncode == 0
+    file = "config_version: 1\nqueues:\n  billing: {owner: équipe}\n".encode()
+    assert spawned(old, "queue", "apply", "-", given=file).returncode == 0
+    listed = spawned(old, "queue", "list")
+    assert (listed.returncode, listed.stderr) == (0, b"")
+    assert b"\\xe9quipe" in listed.stdout
+    assert b"-----" in listed.stdout
+
+
+def test_a_shell_completes_commands_and_options(served: dict[str, str]) -> None:
+    def completed(line: str) -> list[str]:
+        words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_RDQ_COMPLETE": "complete_bash"}
+        return spawned({**served, **words}).stdout.decode().split()
+
+    assert completed("rdq dl") == ["dlq"]
+    assert completed("rdq dlq re") == ["redrive"]
+    assert completed("rdq dlq redrive --can") == ["--canary", "--canary-wait"]
+
+
+# -- being asked --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if somebody sat there."""
+    for module in (dlq_edits, queue_edits):
+        monkeypatch.setattr(module, "can_ask", lambda _screen: True)
+
+
+@pytest.mark.parametrize("verb", ["redrive", "purge"])
+def test_somebody_at_a_terminal_sees_what_it_is_about_and_is_asked(
+    rdq: Shell, bury: Bury, asked: None, verb: str
+) -> None:
+    bury()
+    refused = rdq("dlq", verb, "billing", "--all", given=b"n\n")
+    assert refused.code == 2
+    assert "1 task" in refused.err
+    assert "write units" in refused.err
+    assert len(dead(rdq)) == 1
+
+    assert rdq("dlq", verb, "billing", "--all", given=b"y\n").code == 0
+    assert dead(rdq) == []
+
+
+def test_a_cancel_by_filter_asks_too(rdq: Shell, asked: None) -> None:
+    rdq("submit", "-q", "billing", "-H", "charge", "--payload", "x")
+    refused = rdq("task", "cancel", "-q", "billing", "--all", given=b"n\n")
+    assert (refused.code, "cancel 1 task of billing for good?" in refused.err) == (2, True)
+    assert rdq("queue", "stats", "billing", "--json").document["pending"] == 1
+    assert rdq("task", "cancel", "-q", "billing", "--all", given=b"y\n").code == 0
+    assert rdq("queue", "stats", "billing", "--json").document["pending"] == 0

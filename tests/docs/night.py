@@ -1,0 +1,162 @@
+"""The night of docs/oncall.md, played: its commands typed one after the other, on a clock that nobody waits for.
+
+python -m tests.docs.night        writes what the commands print into docs/oncall.md
+
+A console block holds commands, each after `$ `, with what they print. A comment `<!-- night: WORD -->` in between is
+what happens meanwhile, a method of `Night`.
+"""
+
+import contextlib
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import boto3
+import pytest
+
+from rdq_core import Abort, Registry
+from rdq_core.cli.app import run
+from rdq_core.cli.connection import Asking
+from rdq_core.domain.ids import id_at
+from rdq_core.engine.sweep import SweepLimits
+from rdq_core.runtime import principal, wiring
+from rdq_core.runtime.log import Quiet
+from rdq_core.runtime.system import SystemIds
+from rdq_core.runtime.wiring import connect
+from rdq_core.stores.dynamodb.schema import Tables, create_tables
+from rdq_core.stores.memory_jobs import MemoryJobs
+from rdq_core.testing.clock import FrozenClock
+from rdq_core.testing.moto import atomic_moto
+
+DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "oncall.md"
+_BLOCK = re.compile(
+    r"(?P<open>^```console\n)(?P<inside>.*?)(?P<close>^```$)|<!-- night: (?P<word>\w+) -->", re.MULTILINE | re.DOTALL
+)
+_QUEUES: Final = """
+config_version: 1
+queues:
+  billing:
+    owner: team-payments
+    retry: {max_attempts: 3, initial_backoff: 30s, jitter: 0}
+    index_shards: 1
+  receipts: {index_shards: 1}
+"""
+_CHARGES: Final = """
+def charge(order: dict) -> None:
+    if order["amount"] <= 0:
+        raise Abort("already_paid", f"order {order['id']} was paid in the shop")
+    if not is_mended:
+        raise ConnectionError(f"POST /v1/charges: 410 Gone (request {order['id']}ab4)")
+"""
+_NOW_ONLY: Final = SweepLimits(horizon=timedelta(0), linger=timedelta(0))
+
+
+class KnowsAnn:
+    """STS, for whoever asks."""
+
+    def get_caller_identity(self) -> dict[str, str]:
+        return {"Arn": "arn:aws:sts::123456789012:assumed-role/oncall/ann"}
+
+
+class CountedIds(SystemIds):
+    """Names that are the same each night."""
+
+    def __init__(self, clock: FrozenClock, numbers: Iterator[int]) -> None:
+        self._clock = clock
+        self._numbers = numbers
+
+    def task_id(self) -> str:
+        return id_at(self._clock.now(), f"id {next(self._numbers)}")
+
+    def token(self) -> str:
+        return f"token {next(self._numbers)}"
+
+    def nonce(self) -> str:
+        return f"{next(self._numbers):016x}"
+
+
+class Night:
+    """One installation, and what happens to it between two commands."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.clock = FrozenClock(datetime(2026, 7, 20, 2, 14, tzinfo=UTC))
+        client = boto3.client("dynamodb", region_name="eu-central-1")
+        names, numbers = Tables("night-tasks", "night-dlq", "night-control", "night-audit"), count(1)
+        create_tables(client, names)
+        for name, value in {**names.as_env(), "COLUMNS": "80", "NO_COLOR": "1", "TZ": "UTC"}.items():
+            patch.setenv(name, value)
+        patch.setattr(wiring, "dynamodb_client", lambda: client)
+        patch.setattr(wiring, "_storage_clock", lambda *_: self.clock)
+        patch.setattr(wiring, "SystemIds", lambda: CountedIds(self.clock, numbers))
+        patch.setattr(principal, "_sts", KnowsAnn)
+        patch.setattr(Asking, "wait", lambda _, seconds: self.pass_(seconds))
+        self._application: dict[str, Any] = {"__name__": "payments.charges", "Abort": Abort, "is_mended": False}
+        exec(compile(_CHARGES, "payments/charges.py", "exec"), self._application)
+        patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(_QUEUES.encode())))
+        self.typed("rdq queue apply -")
+
+    def typed(self, line: str) -> str:
+        """What a command prints, errors included."""
+        program, *arguments = shlex.split(line)
+        assert program == "rdq"
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            run([*arguments, "--utc"])
+        return printed.getvalue()
+
+    def pass_(self, seconds: float) -> None:
+        """Time passes, and the worker works on."""
+        self.clock.advance(timedelta(seconds=seconds))
+        registry = Registry(queues=["billing", "receipts"])
+        registry.register("charge", self._application["charge"])
+        registry.register("mail", lambda _receipt: None)
+        # It sees no jobs: that it takes one on before or after its own runs would be for the threads to decide.
+        parts = replace(connect(events=Quiet()), jobs=MemoryJobs())
+        sweeper = parts.sweeper(registry, serves=registry.queues, worker="worker-7:41")
+        sweeper.sweep(_NOW_ONLY)
+
+    # -- what happens -----------------------------------------------------------------------------------------------
+
+    def outage(self) -> None:
+        """The bank has switched its old API off: orders die, and two of them are wrong anyway."""
+        for number in range(14):
+            amount = 0 if number in (5, 9) else 5
+            order = f'{{"id": {2200 + number}, "amount": {amount}}}'
+            self.typed(f"rdq submit -q billing -H charge --payload '{order}' --key order-{2200 + number}")
+        for _ in range(3):
+            self.pass_(90)
+        self.clock.advance("11m")
+
+    def fix(self) -> None:
+        """A worker that knows the new API is deployed."""
+        self._application["is_mended"] = True
+        self.clock.advance("52m")
+
+
+def replayed(text: str) -> str:
+    """The document with what its commands print."""
+    with atomic_moto(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", "night")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "night")
+        patch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+        night = Night(patch)
+
+        def happen(found: re.Match[str]) -> str:
+            if found["word"]:
+                getattr(night, found["word"])()
+                return found[0]
+            commands = [line for line in found["inside"].splitlines() if line.startswith("$ ")]
+            shown = [f"{command}\n{night.typed(command.removeprefix('$ '))}" for command in commands]
+            return found["open"] + "\n".join(shown) + found["close"]
+
+        return _BLOCK.sub(happen, text)
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(replayed(DOCUMENT.read_text()))
