@@ -23,6 +23,7 @@ def handler(order, context):
         raise ValueError("no such account")
     return {"charged": order["id"]}
 """
+OF_THE_SAMPLES = ("payments-charge", "orders-retry")
 QUEUES = """
 config_version: 1
 queues:
@@ -65,6 +66,7 @@ def deployed(account: Account, built: Path, effects: Path) -> Stack:
         CodeBucket="code",
         CodeKey="rdq.zip",
         Architecture="x86_64",
-        HandlerFunctionArns=charge,
+        # Those of the samples are named before they are there.
+        HandlerFunctionArns=",".join([charge, *(charge.replace("charge", name) for name in OF_THE_SAMPLES)]),
         QueueConfiguration=QUEUES,
     )
