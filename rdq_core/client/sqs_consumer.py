@@ -62,7 +62,8 @@ def _consume_all(consumer: "_Consumer", event: Mapping[str, Any], context: Any) 
         group = group_of(record)
         if group in blocked or not _has_time(context) or not consumer.consume(record, context):
             stays.append(str(record.get("messageId")))
-            blocked |= {group} - {None}
+            if group is not None:
+                blocked.add(group)
     return {"batchItemFailures": [{"itemIdentifier": each} for each in stays]}
 
 
