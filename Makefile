@@ -59,7 +59,7 @@ fuzz: $(READY) ## Damaged input at every door: one clear error each
 lint: $(READY) ## Style, format and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy rdq_core tests functions infra benchmarks/cost.py benchmarks/throughput.py benchmarks/coldstart.py
+	$(BIN)/mypy rdq_core tests functions infra benchmarks/cost.py benchmarks/throughput.py benchmarks/coldstart.py benchmarks/kick.py
 
 check: lint ## The whole gate, as CI runs it
 	$(MAKE) --no-print-directory test

@@ -1,6 +1,8 @@
 """The functions as real processes: from a submit through the sweeper to a function of the application, and its end."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 
 from rdq_core.domain.task import Status
 from tests.engine.world import until
-from tests.support.deployed import Deployment
+from tests.support.deployed import ROOT, Deployment
 from tests.support.engines import Engine
 from tests.support.events import event
 
@@ -131,3 +133,12 @@ def test_the_intake_stores_what_it_is_given(shop: Shop) -> None:
     shop.deploy("rdq-intake", "functions.intake.handler")
     receipt = shop.invoke("rdq-intake", event("scheduler"))
     assert shop.rdq.get(receipt["id"]).payload == b'{"order":17}'
+
+
+def test_the_benchmark_of_the_kick_tells_both_kinds_of_start() -> None:
+    command = [sys.executable, "-m", "benchmarks.kick", "1"]
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert [line.split(" median")[0].strip() for line in answer.stdout.splitlines()] == [
+        "due at submit",
+        "due two seconds later",
+    ]
