@@ -104,7 +104,7 @@ def _changed(dice: random.Random, data: Any) -> Any:
         if dice.random() < 0.1:
             del data[name]
         elif dice.random() < 0.1:
-            data[dice.choice(_TEXTS)] = dice.choice(_PLAIN)
+            data[dice.choice(_TEXTS)] = copy.deepcopy(dice.choice(_PLAIN))
         else:
             data[name] = _changed(dice, data[name])
         return data
@@ -122,7 +122,7 @@ def _another(dice: random.Random, data: Any) -> Any:
         case 2 if isinstance(data, str):
             return of_text(dice, data)
         case _:
-            return copy.copy(dice.choice(_PLAIN))
+            return copy.deepcopy(dice.choice(_PLAIN))
 
 
 def _buried(data: Any, depth: int) -> Any:
