@@ -52,7 +52,7 @@ class CandidateContract:
     def test_other_queues_and_shards_are_not_proposed(self, bench: Bench) -> None:
         bench.submit(queue="email")
         bench.shards = 4
-        ids = {bench.submit().id for _ in range(20)}
+        ids = {bench.submit(id=f"1{number:025d}").id for number in range(20)}
 
         by_shard = [
             {each.task_id for each in bench.store.candidates("billing", shard, until=bench.now, limit=100).items}
