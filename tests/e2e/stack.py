@@ -27,7 +27,7 @@ _ENDED: Final = ("_COMPLETE", "_FAILED")
 
 def package(folder: Path) -> Path:
     """The functions' zip as `make package` builds it, for the Python and processor that ministack runs them on."""
-    return build("x86_64", folder, boto3="pinned", python=f"{sys.version_info.major}.{sys.version_info.minor}")
+    return build("x86_64", folder, python=f"{sys.version_info.major}.{sys.version_info.minor}")
 
 
 @dataclass(frozen=True, slots=True)
