@@ -20,6 +20,7 @@ from rdq_core.engine.report import SweepReport
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import ConfigInvalid, InputInvalid, StoreFailed
 from rdq_core.handlers.registry import Registry
+from rdq_core.runtime.company import CHORES, SCHEDULED_EVERY, Places, helpers_place, successors_place
 from rdq_core.runtime.gauges import Gauges
 from rdq_core.runtime.hosting import FunctionHost
 from rdq_core.runtime.loading import load_registry
@@ -74,6 +75,7 @@ class SweeperFunction:
         self._parts = host.parts
         self._registry = load_registry(host.environ[REGISTRY]) if host.environ.get(REGISTRY) else Registry()
         self._rdq = rdq_of(host.parts) if rdq_of is not None and self._registry.repairs else None
+        self._places = Places(host.parts.wakefulness, clock=host.parts.clock, on_error=host.parts.on_error)
         self._help_above = int(host.environ.get(HELP_ABOVE) or _MANY)
         self._help_share = int(host.environ.get(HELP_SHARE) or _MANY)
         self._gauges = Gauges(host.parts, host.metrics)
@@ -82,12 +84,15 @@ class SweeperFunction:
         """Sweep until nothing is due or the time is up; the report. Never raises for a task's failure."""
         served = self._served(order, invocation.remaining)
         helpers = 0 if order.shards is not None else sum(self._bring_help(each, invocation) for each in served)
+        own = [helpers_place(each.queue, order.shards) for each in served] if order.shards else []
+        for place in own:
+            self._places.keep(place, lasts=_time_of(invocation))
         report = self._sweep(served, order, invocation)
+        for place in own:
+            self._places.give_back(place)
+        has_successor = self._bring_successor(report, order, invocation)
         if order == SweepOrder():  # a schedule's: one a minute
             self._gauges.tell()
-        has_successor = bool(report.left or report.left_chores) and self._start(
-            invocation, SweepOrder(report.left or order.queues, order.shards), where="starting the successor"
-        )
         return {
             "total": asdict(report.total),
             "queues": {queue: asdict(numbers) for queue, numbers in report.queues.items()},
@@ -97,7 +102,7 @@ class SweeperFunction:
         }
 
     def _sweep(self, served: Sequence[QueueSettings], order: SweepOrder, invocation: Invocation) -> SweepReport:
-        ends_at = self._parts.clock.now() + max((invocation.remaining or timedelta(0)) - MARGIN, timedelta(0))
+        ends_at = self._parts.clock.now() + _time_of(invocation)
         shortest = min((each.execution.handler_timeout for each in served), default=timedelta(0))
         bounds = SweepLimits(deadline=ends_at - shortest, ends_at=ends_at, only_what_fits=True, shards=order.shards)
         names = tuple(each.queue for each in served)
@@ -152,17 +157,46 @@ class SweeperFunction:
             return 0
         wanted = min(-(-(due - self._help_above) // self._help_share), most)
         parts = shares(settings.shards_ever, wanted) if wanted > 0 else []
-        return sum(
-            self._start(invocation, SweepOrder((settings.queue,), share), where="starting a helper") for share in parts
+        return sum(self._start_helper(settings.queue, share, invocation) for share in parts)
+
+    def _start_helper(self, queue: str, share: tuple[int, ...], invocation: Invocation) -> bool:
+        place = helpers_place(queue, share)
+        return self._places.takes(place) and self._start(
+            invocation, SweepOrder((queue,), share), [place], where="starting a helper"
         )
 
-    def _start(self, invocation: Invocation, order: SweepOrder, *, where: str) -> bool:
+    def _bring_successor(self, report: SweepReport, order: SweepOrder, invocation: Invocation) -> bool:
+        """Start one sweep for what is left, but for what another one's successor goes on with; whether it was."""
+        lasts = min(_time_of(invocation), SCHEDULED_EVERY)
+        wanted = {queue: _place_after(queue, order) for queue in report.left}
+        if report.left_chores and order.shards is None:
+            wanted[CHORES] = successors_place(CHORES)
+        taken = {queue: place for queue, place in wanted.items() if self._places.takes(place, lasts=lasts)}
+        queues = tuple(queue for queue in taken if queue != CHORES) or order.queues
+        return bool(taken) and self._start(
+            invocation, SweepOrder(queues, order.shards), list(taken.values()), where="starting the successor"
+        )
+
+    def _start(self, invocation: Invocation, order: SweepOrder, places: Sequence[str], *, where: str) -> bool:
+        """Start a sweep in places that were taken for it. One that is refused leaves them free."""
         try:
             self._host.start(invocation.function, order.as_event())
         except Exception as error:  # noqa: BLE001 - botocore's errors have no root of their own; the schedule comes anyway
             self._parts.on_error(error, where=where)
+            for place in places:
+                self._places.give_back(place)
             return False
         return True
+
+
+def _time_of(invocation: Invocation) -> timedelta:
+    """What an invocation has for sweeping."""
+    return max((invocation.remaining or timedelta(0)) - MARGIN, timedelta(0))
+
+
+def _place_after(queue: str, order: SweepOrder) -> str:
+    """The place of a successor: of a helper its own."""
+    return helpers_place(queue, order.shards) if order.shards else successors_place(queue)
 
 
 def _list(name: str, value: object) -> Sequence[object]:
