@@ -22,7 +22,7 @@ from rdq_core.engine.ports import Handler
 from rdq_core.engine.submit import Draft
 from rdq_core.errors import ConfigInvalid, InputInvalid, RdqError
 from rdq_core.handlers.registry import Registry
-from rdq_core.handlers.sources import draft_of_message
+from rdq_core.handlers.sources import draft_of_message, group_of
 from rdq_core.handlers.trial import trial_context
 from rdq_core.runtime.invocation import remaining_of, worker_name
 from rdq_core.runtime.wiring import Parts
@@ -59,10 +59,10 @@ def _consume_all(consumer: "_Consumer", event: Mapping[str, Any], context: Any) 
     stays: list[str] = []
     blocked: set[str] = set()
     for record in event["Records"]:
-        group = record.get("attributes", {}).get("MessageGroupId")
+        group = group_of(record)
         if group in blocked or not _has_time(context) or not consumer.consume(record, context):
             stays.append(str(record.get("messageId")))
-            blocked |= {group} - {None}
+            blocked |= set() if group is None else {group}
     return {"batchItemFailures": [{"itemIdentifier": each} for each in stays]}
 
 

@@ -31,8 +31,6 @@ def draft_of_message(record: object, *, queue: str, handler_ref: str, now: datet
     if _is_destination(destination):
         return draft_of_failure(destination, queue=queue, handler_ref=handler_ref, now=now, source=source)
     attributes = _attributes(message.get("messageAttributes"))
-    system = message.get("attributes")
-    group = system.get("MessageGroupId") if isinstance(system, Mapping) and source.endswith(_FIFO) else None
     return Draft(
         queue=queue,
         handler_ref=handler_ref,
@@ -41,9 +39,18 @@ def draft_of_message(record: object, *, queue: str, handler_ref: str, now: datet
         key=message_id,
         headers=_headers(attributes, source),
         own_headers=False,
-        concurrency_key=group if isinstance(group, str) and group else None,
+        concurrency_key=group_of(message),
         attempts=_dead_letter_attempts(attributes, now),
     )
+
+
+def group_of(message: Mapping[str, Any]) -> str | None:
+    """The group whose order a FIFO queue keeps. One of a standard queue is for fairness, and orders nothing."""
+    system = message.get("attributes")
+    if not isinstance(system, Mapping) or not str(message.get("eventSourceARN") or "").endswith(_FIFO):
+        return None
+    group = system.get("MessageGroupId")
+    return group if isinstance(group, str) and group else None
 
 
 def draft_of_failure(

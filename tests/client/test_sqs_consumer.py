@@ -119,6 +119,16 @@ def test_a_record_that_is_no_message_stays_and_its_neighbours_go_on(record: dict
     assert handler.seen == [1]
 
 
+def test_in_a_standard_queue_a_message_that_stays_keeps_back_none_of_its_tenants_others() -> None:
+    world, picky = World(), Picky()
+    records = [message(1, group="a"), message(2, group="a")]
+    for record in records:
+        record["eventSourceARN"] = "arn:aws:sqs:eu-central-1:123456789012:orders"
+    del records[0]["body"]
+    answer = sqs_consumer(world.rdq, QUEUE, "charge")(picky)(batch(*records), Context())
+    assert (stays(answer), picky.seen) == (["message-1"], [2])
+
+
 def test_nothing_of_a_fifo_group_is_handled_behind_a_message_of_it_that_stays() -> None:
     world, handler = World(), Picky(1)
     world.parts = replace(world.parts, store=_Refuses(clock=world.clock, ids=world.ids))

@@ -5,6 +5,8 @@ import binascii
 from datetime import timedelta
 from typing import ClassVar, Final
 
+from pydantic import Field
+
 from rdq_core.domain.ids import check_id
 from rdq_core.domain.lifecycle import Edit
 from rdq_core.domain.times import parse_time
@@ -86,7 +88,7 @@ class Selecting(Filtered):
     rate: str | None = None
     dry_run: bool = False
     reason: str | None = None
-    expected: int | None = None
+    expected: int | None = Field(default=None, ge=0)
 
     @property
     def selection(self) -> Selection:

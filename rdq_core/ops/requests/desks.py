@@ -74,7 +74,7 @@ class Desks(Protocol):
 class Request(BaseModel):
     """One operator request. What it doesn't know it refuses."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
     op: ClassVar[str]
 
     def answer(self, desks: Desks, who: Who) -> Document:

@@ -2,6 +2,7 @@
 
 from typing import ClassVar, Final, Literal
 
+from rdq_core.domain import limits
 from rdq_core.domain.ids import check_id, derive_id
 from rdq_core.domain.task import Status
 from rdq_core.errors import InputInvalid
@@ -32,7 +33,8 @@ class GetTask(Request):
         if (self.id is not None) == by_key or (self.id is not None and (self.key or self.queue)):
             raise InputInvalid("id", "give the task's id, or queue and key", hint=_ASK)
         if self.queue is not None and self.key is not None:
-            return derive_id(self.queue, self.key)
+            key = limits.check_text("key", self.key, most=limits.MAX_HEADER_BYTES)
+            return derive_id(limits.check_name("queue", self.queue), key)
         try:
             return check_id(self.id)
         except InputInvalid as refused:
