@@ -38,6 +38,7 @@ from rdq_core.handlers.typed import TaskDefinition
 from rdq_core.runtime.invocation import remaining_of, worker_name
 from rdq_core.runtime.system import SystemClock
 from rdq_core.runtime.wiring import Parts
+from rdq_core.stores.dynamodb.clock import StorageClock
 
 MARGIN: Final = timedelta(seconds=2)
 """What is kept of the invocation's time for telling its outcome."""
@@ -106,6 +107,8 @@ class _Entry:
     def _adopt(self, reference: Reference, context: Any) -> dict[str, Any]:
         parts = self._parts
         settings = parts.queues.settings(reference.queue, definition=self._handler.definition or None)
+        if isinstance(parts.clock, StorageClock):
+            parts.clock.forget()  # the process may have been frozen since it learnt the time
         now = parts.clock.now()
         grant = Grant(token=parts.ids.token(), now=now, lease_expires_at=now + settings.execution.lease)
         try:

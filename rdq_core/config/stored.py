@@ -44,6 +44,9 @@ class StoredQueue:
     `deleting_at` is when the queue began to refuse submits, None for one that takes them. `deleted_at` is when it was
     found empty for good: what is left is a tombstone, which keeps its layers for a task that turns up after all.
     `looked_at` is when somebody last looked for tasks in what is on its way out.
+
+    `owners` are the resources of templates that declare the queue, the first of which has made it; empty for one that
+    people have made, which no template deletes.
     """
 
     queue: str
@@ -58,6 +61,7 @@ class StoredQueue:
     deleting_at: datetime | None = None
     deleted_at: datetime | None = None
     looked_at: datetime | None = None
+    owners: tuple[str, ...] = ()
 
     @property
     def is_leaving(self) -> bool:
@@ -138,9 +142,15 @@ def redeclared(
             deleting_at=None,
             deleted_at=None,
             looked_at=None,
+            owners=() if present.is_leaving else present.owners,
         ),
         shards,
     )
+
+
+def owned(before: StoredQueue, owners: tuple[str, ...]) -> StoredQueue:
+    """The queue with other owners: a version of its own, so that of two who add themselves neither is lost."""
+    return before if owners == before.owners else replace(before, owners=owners, revision=before.revision + 1)
 
 
 def _forgotten(deleted: StoredQueue) -> StoredQueue:

@@ -400,6 +400,10 @@ class QueueStore(QueueSource, Protocol):
         """
         ...
 
+    def put_owners(self, seen: StoredQueue, owners: tuple[str, ...]) -> bool:
+        """Say which resources of templates declare a queue; False, and nothing changed, when it isn't as seen."""
+        ...
+
     def put_override(self, queue: str, override: Override | None, *, expected_revision: int) -> StoredQueue:
         """Replace what people have set, None for nothing. Raises as `put_declared` does, and QueueNotFound."""
         ...

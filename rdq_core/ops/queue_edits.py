@@ -23,6 +23,7 @@ from rdq_core.ops.queues import Change, Difference, checked, difference, existin
 FOR_EVER: Final = timedelta.max
 """As `lasts` of a set: until somebody undoes it."""
 
+_TRIES: Final = 5
 _MOST_NOTED: Final = 50
 _LONGEST_NOTED: Final = 200
 
@@ -95,6 +96,31 @@ class QueueEditor:
             revision = 0 if present is None else present.revision
             return Applied(queue=queue, result=Change.CONFLICT, revision=revision, error=conflict)
         return Applied(queue=queue, result=wanted.result, revision=after.revision, is_override_suspended=suspended)
+
+    def own(self, queue: str, owner: str, *, is_new: bool) -> None:
+        """Note that a resource of a template declares the queue. One that people have made stays theirs.
+
+        Raises ConfigConflict when others write the queue at every try.
+        """
+        for _ in range(_TRIES):
+            stored = existing(self._queues, queue)
+            others = tuple(each for each in stored.owners if each != owner and not is_new)
+            owners = (*others, owner) if is_new or stored.owners else ()
+            if self._queues.put_owners(stored, owners if set(owners) != set(stored.owners) else stored.owners):
+                return
+        raise _written(queue)
+
+    def disown(self, queue: str, owner: str) -> bool:
+        """Whether a resource that leaves the queue alone was the last one that declared it, and stays so noted until
+        the queue is deleted. Raises as `own` does.
+        """
+        for _ in range(_TRIES):
+            stored = existing(self._queues, queue)
+            if owner not in stored.owners or stored.owners == (owner,):
+                return owner in stored.owners
+            if self._queues.put_owners(stored, tuple(each for each in stored.owners if each != owner)):
+                return False
+        raise _written(queue)
 
     # -- override ---------------------------------------------------------------------------------------------------
 
@@ -190,6 +216,10 @@ class QueueEditor:
             "in_flight": counts.in_flight if counts else 0,
             "dead": counts.dead if counts else 0,
         }
+
+
+def _written(queue: str) -> ConfigConflict:
+    return ConfigConflict(f"queue {queue} was written by others at every try", hint="try again")
 
 
 def _check_reason(reason: str) -> None:

@@ -3,7 +3,8 @@
     Type: Custom::RdqQueues
     Properties: {ServiceToken: <the ops function's ARN>, Config: {config_version: 1, queues: {...}}}   or Text: <YAML>
 
-The invariant: CloudFormation always gets an answer, and no queue that holds a task is ever deleted.
+The invariant: CloudFormation always gets an answer, and no queue is ever deleted that holds a task, that people have
+made, or that another resource declares too: a queue may move from one resource to another.
 """
 
 import hashlib
@@ -64,6 +65,7 @@ class _Work:
         self._parts = parts
         self._event = event
         self._principal = Principal(f"cloudformation: {event.get('StackId', 'unknown')}"[:256], verified=False)
+        self._owner = _made(event)
         self.answer: dict[str, Any] | None = None
 
     def run(self) -> None:
@@ -91,17 +93,23 @@ class _Work:
         """All queues of the file, or none of those that weren't there before: a conflict takes them back."""
         editor = self._editor()
         applied = editor.apply(wanted)
+        made = {each.queue for each in applied if each.result in (Change.CREATED, Change.RESTORED)}
+        for queue in sorted(made):
+            editor.own(queue, self._owner, is_new=True)
         refused = next((each for each in applied if each.error is not None), None)
         if refused is None or refused.error is None:
+            for queue in sorted(set(wanted.queues) - made):
+                editor.own(queue, self._owner, is_new=False)
             return
         self._leave({each.queue for each in applied if each.result is Change.CREATED})
         raise ConfigConflict(f"queue {refused.queue}: {refused.error.message}", hint="deploy again")
 
     def _leave(self, queues: set[str]) -> dict[str, Any]:
-        """Begin the deletion of queues that are empty. Those that hold tasks stay as they are."""
-        kept = sorted(queue for queue in queues if self._is_in_use(queue))
+        """Begin the deletion of queues that are empty and nobody else's. The others stay as they are."""
         editor = self._editor()
-        for queue in sorted(queues - set(kept)):
+        gone = {queue for queue in queues if editor.disown(queue, self._owner) and not self._is_in_use(queue)}
+        kept = sorted(queues - gone)
+        for queue in sorted(gone):
             try:
                 editor.delete(queue, reason="it is not in the template any more")
             except QueueNotFound:  # somebody was faster
@@ -153,7 +161,7 @@ def _answer(event: Mapping[str, Any], status: str, data: Mapping[str, Any]) -> d
     """What CloudFormation expects. The physical id is the same for the resource's whole life; that of one which was
     never made says so, and its deletion then does nothing.
     """
-    made = f"rdq-queues-{_digest(event)}"
+    made = _made(event)
     is_new = event.get("RequestType") == "Create"
     physical = made if is_new else str(event.get("PhysicalResourceId") or made)
     return {
@@ -166,9 +174,10 @@ def _answer(event: Mapping[str, Any], status: str, data: Mapping[str, Any]) -> d
     }
 
 
-def _digest(event: Mapping[str, Any]) -> str:
+def _made(event: Mapping[str, Any]) -> str:
+    """The physical id of the resource."""
     name = f"{event.get('StackId')}/{event.get('LogicalResourceId')}"
-    return hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"rdq-queues-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def put_answer(url: str, body: bytes) -> None:

@@ -90,6 +90,7 @@ class SweeperFunction:
         report = self._sweep(served, order, invocation)
         for place in own:
             self._places.give_back(place)
+        has_successor = self._bring_successor(report, order, invocation)
         if order == SweepOrder():  # a schedule's: one a minute
             self._gauges.tell()
         return {

@@ -12,6 +12,7 @@ from rdq_core.config.stored import (
     StoredQueue,
     deleted_queue,
     overridden,
+    owned,
     redeclared,
     unknown_queue,
 )
@@ -65,6 +66,15 @@ class MemoryQueues:
             after = redeclared(before, queue, declared, file_defaults, expected_revision=expected_revision)
             self._stored[queue] = after
             return after
+
+    def put_owners(self, seen: StoredQueue, owners: tuple[str, ...]) -> bool:
+        """See `QueueStore.put_owners`."""
+        with self._lock:
+            present = self._existing(seen.queue)
+            if (present.revision, present.override_revision) != (seen.revision, seen.override_revision):
+                return False
+            self._stored[seen.queue] = owned(present, owners)
+            return True
 
     def put_override(self, queue: str, override: Override | None, *, expected_revision: int) -> StoredQueue:
         """See `QueueStore.put_override`."""

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from rdq_core.domain.envelope import to_envelope
 from rdq_core.domain.fingerprint import fingerprint
 from rdq_core.engine.report import QueueReport
 from rdq_core.errors import InputInvalid, NotRegistered, StoreFailed
+from rdq_core.stores.dynamodb.clock import Reading, StorageClock
 from tests.engine.world import QUEUE, World, raises, until
 from tests.support.factories import a_task
 from tests.support.functions import Context, function_of
@@ -224,6 +226,19 @@ def test_of_two_deliveries_one_runs() -> None:
     shop.run()
     again = shop.entry(shop.world.functions.event(), Context())
     assert (runs, again) == ([{"order": 17}], {"rdq": {"adopted": False}})
+
+
+def test_no_lease_is_counted_by_a_time_that_an_earlier_invocation_has_learnt() -> None:
+    shop, asked = Shop(ASYNC, raises(Abort("closed"))), list[str]()
+    shop.run()
+    machine = shop.world.clock
+    clock = StorageClock(machine, probe=lambda: asked.append("storage"))
+    here = Reading(machine.now().timestamp(), machine.monotonic())
+    clock.observe(machine.now(), sent=here, received=here)
+    assert (clock.now(), asked) == (machine.now(), [])
+    entry = lambda_handler(Rdq(parts=replace(shop.world.parts, clock=clock)), "charge", raises(Abort("closed")))
+    entry(shop.world.functions.event(), Context())
+    assert asked[:1] == ["storage"]
 
 
 def test_one_that_was_taken_back_is_not_run() -> None:

@@ -72,6 +72,18 @@ def test_a_write_that_is_repeated_because_its_answer_was_lost_is_no_conflict(que
     assert again.revision == 1
 
 
+def test_owners_stay_with_a_queue_for_as_long_as_it_is_declared(queues: QueueStore) -> None:
+    seen = declare(queues, **TWO_ATTEMPTS)
+
+    assert queues.put_owners(seen, ("stack-a", "stack-b"))
+
+    assert not queues.put_owners(seen, ("stack-c",))
+    again = declare(queues, after=2, owner="team")
+    assert (again.owners, again.revision) == (("stack-a", "stack-b"), 3)
+    queues.begin_delete("billing", now=NOW)
+    assert declare(queues, after=3).owners == ()
+
+
 def test_a_stale_writer_gets_a_conflict_that_shows_both_revisions(queues: QueueStore) -> None:
     declare(queues, **TWO_ATTEMPTS)
     declare(queues, after=1, **NINE_ATTEMPTS)

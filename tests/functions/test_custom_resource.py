@@ -1,5 +1,6 @@
 """Queues as a CloudFormation custom resource: it always gets an answer, and no task is lost by a template."""
 
+import copy
 import json
 import threading
 from datetime import timedelta
@@ -32,6 +33,7 @@ class Stack:
         resource = CustomResource(self.world.parts, send=lambda url, body: self.sent.append((url, json.loads(body))))
         self.function = OpsFunction(self.world.parts, resource)
         self.physical: str | None = None
+        self.name = "Queues"
         self.properties: dict[str, Any] = {}
 
     def send(self, kind: str, properties: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -40,7 +42,7 @@ class Stack:
             "ResponseURL": URL,
             "StackId": STACK,
             "RequestId": f"request-{len(self.sent)}",
-            "LogicalResourceId": "Queues",
+            "LogicalResourceId": self.name,
             "ResourceType": "Custom::RdqQueues",
             "ResourceProperties": {"ServiceToken": "arn", **properties},
             **({"PhysicalResourceId": self.physical} if self.physical else {}),
@@ -53,7 +55,7 @@ class Stack:
         assert (answer["RequestId"], answer["StackId"], answer["LogicalResourceId"]) == (
             event["RequestId"],
             STACK,
-            "Queues",
+            self.name,
         )
         self.physical = answer["PhysicalResourceId"]
         return answer
@@ -72,6 +74,12 @@ class Stack:
             assert self.send("Update", before)["Status"] == "SUCCESS"
             self.properties = before
         return answer
+
+    def beside(self, name: str = "Others") -> "Stack":
+        """Another resource of the same stack."""
+        other = copy.copy(self)
+        other.physical, other.name, other.properties = None, name, {}
+        return other
 
     def declared(self, queue: str = "email") -> Any:
         stored = self.world.queues.stored(queue)
@@ -186,6 +194,9 @@ def test_a_queue_that_left_the_template_is_deleted_when_it_is_empty(stack: Stack
 @pytest.mark.parametrize("state", ["waiting", "dead"])
 def test_a_queue_that_holds_a_task_is_never_deleted(stack: Stack, state: str) -> None:
     stack.deploy(**{QUEUE: {"index_shards": "1"}}, email={})
+    stored = stack.world.queues.stored(QUEUE)
+    assert stored is not None
+    assert stack.world.queues.put_owners(stored, (str(stack.physical),))
     if state == "dead":
         stack.crew.bury()
     else:
@@ -197,6 +208,49 @@ def test_a_queue_that_holds_a_task_is_never_deleted(stack: Stack, state: str) ->
 
     assert stack.declared(QUEUE) is not None
     assert stack.declared("email") is None
+
+
+def test_a_queue_that_moves_to_another_resource_is_not_deleted_by_the_one_that_it_leaves(stack: Stack) -> None:
+    stack.deploy(email=THREE, orders={})
+    stack.beside().deploy(email=THREE)
+    assert stack.send("Update", config(orders={}))["Data"] == {"Queues": "orders", "Kept": "email"}
+    assert stack.declared() is not None
+
+
+def test_a_resource_that_is_renamed_keeps_its_queues(stack: Stack) -> None:
+    stack.deploy(email=THREE)
+    renamed = stack.beside("Renamed")
+    renamed.deploy(email=THREE)
+    stack.send("Delete", stack.properties)
+    assert stack.declared() is not None
+    assert renamed.send("Delete", renamed.properties)["Data"] == {}
+    assert stack.declared() is None
+
+
+def test_a_rename_that_is_rolled_back_leaves_the_queues_to_the_old_resource(stack: Stack) -> None:
+    stack.deploy(email=THREE)
+    renamed = stack.beside("Renamed")
+    renamed.deploy(email=THREE)
+    assert renamed.send("Delete", renamed.properties)["Data"] == {"Kept": "email"}
+    assert stack.declared() is not None
+    assert stack.send("Delete", stack.properties)["Data"] == {}
+    assert stack.declared() is None
+
+
+def test_a_queue_that_people_have_made_is_never_deleted_by_a_template(stack: Stack) -> None:
+    stack.deploy(**{QUEUE: {"owner": "a"}})
+    assert stack.send("Delete", stack.properties)["Data"] == {"Kept": QUEUE}
+    assert stack.declared(QUEUE) is not None
+
+
+def test_a_queue_that_comes_back_while_it_is_deleted_is_whose_template_says_so(stack: Stack) -> None:
+    stack.deploy(email=THREE)
+    stack.send("Delete", stack.properties)
+    back = stack.beside("Back")
+    back.deploy(email=THREE)
+    assert stack.declared() is not None
+    back.send("Delete", back.properties)
+    assert stack.declared() is None
 
 
 def test_a_queue_that_is_gone_already_is_no_obstacle(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:

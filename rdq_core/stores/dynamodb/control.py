@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from rdq_core.config.settings import QueueSettings
-from rdq_core.config.stored import Override, StoredQueue, deleted_queue, overridden, redeclared, unknown_queue
+from rdq_core.config.stored import Override, StoredQueue, deleted_queue, overridden, owned, redeclared, unknown_queue
 from rdq_core.domain import limits
 from rdq_core.engine.ports import Clock, Jitter, Sleeper
 from rdq_core.errors import ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed
@@ -184,6 +184,10 @@ class DynamoQueues:
             if self._has_put(before, after):
                 return after
         raise _too_busy(queue)
+
+    def put_owners(self, seen: StoredQueue, owners: tuple[str, ...]) -> bool:
+        """See `QueueStore.put_owners`."""
+        return self._has_put(seen, owned(seen, owners))
 
     def put_override(self, queue: str, override: Override | None, *, expected_revision: int) -> StoredQueue:
         """See `QueueStore.put_override`."""

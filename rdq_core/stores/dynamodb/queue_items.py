@@ -20,6 +20,7 @@ _LAYERS: Final = (
     Attr.OVERRIDE_ENDS_AT,
     Attr.OVERRIDE_REVISION,
     Attr.SHARDS_EVER,
+    Attr.OWNERS,
 )
 _PAUSE: Final = (Attr.PAUSED_AT, Attr.PAUSE_REASON)
 _DELETION: Final = (Attr.DELETING_AT, Attr.DELETED_AT, Attr.LOOKED_AT)
@@ -66,6 +67,8 @@ def _layers(queue: StoredQueue) -> dict[Attr, Value]:
         Attr.OVERRIDE_REVISION: number(queue.override_revision),
         Attr.SHARDS_EVER: number(queue.shards_ever),
     }
+    if queue.owners:
+        layers[Attr.OWNERS] = text(" ".join(queue.owners))
     if queue.override is not None:
         layers |= {Attr.OVERRIDE: _json(queue.override.layer), Attr.OVERRIDE_REASON: text(queue.override.reason)}
         if queue.override.expires_at is not None:
@@ -97,6 +100,7 @@ def read_queue(item: Mapping[str, Any]) -> StoredQueue:
         deleting_at=reader.maybe_moment(Attr.DELETING_AT),
         deleted_at=reader.maybe_moment(Attr.DELETED_AT),
         looked_at=reader.maybe_moment(Attr.LOOKED_AT),
+        owners=tuple((reader.maybe_text(Attr.OWNERS) or "").split()),
     )
 
 

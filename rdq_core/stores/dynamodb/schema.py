@@ -128,6 +128,7 @@ class Attr(StrEnum):
     DELETING_AT = "deleting_at"
     DELETED_AT = "deleted_at"
     LOOKED_AT = "looked_at"
+    OWNERS = "owners"
 
     # A queue's rate limit in the control table.
     HANDED_OUT_UNTIL = "handed_out_until"
