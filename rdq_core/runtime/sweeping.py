@@ -98,7 +98,7 @@ class SweeperFunction:
             "queues": {queue: asdict(numbers) for queue, numbers in report.queues.items()},
             "left": list(report.left),
             "helpers": helpers,
-            "successor": self._bring_successor(report, order, invocation),
+            "successor": has_successor,
         }
 
     def _sweep(self, served: Sequence[QueueSettings], order: SweepOrder, invocation: Invocation) -> SweepReport:
