@@ -36,7 +36,7 @@ class Claimer:
 
         Raises CorruptItem for a row that this version can't read, and StoreFailed.
         """
-        now = self._clock.now()
+        now, began = self._clock.now(), self._clock.monotonic()
         grant = Grant(
             token=self._ids.token(),
             now=now,
@@ -58,7 +58,7 @@ class Claimer:
                 return self._bury(lapsed, settings, grant)
             claim = self._store.reclaim(lapsed, lapse_of(lapsed, now), grant)
         if claim is not None:
-            self._tell_claimed(claim, candidate.due_at)
+            self._tell_claimed(claim, candidate.due_at, latency=self._clock.monotonic() - began)
         return claim
 
     def _bury(self, lapsed: Claim, settings: QueueSettings, grant: Grant) -> Resolution | None:
@@ -108,7 +108,7 @@ class Claimer:
         )
         return Resolution.RELEASED
 
-    def _tell_claimed(self, claim: Claim, due_at: datetime) -> None:
+    def _tell_claimed(self, claim: Claim, due_at: datetime, *, latency: float) -> None:
         self._events.emit(
             event_of(
                 EventName.CLAIMED,
@@ -116,6 +116,7 @@ class Claimer:
                 attempt_no=claim.attempt_no,
                 fencing_token=claim.fencing_token,
                 lateness_ms=max(0, span_millis(claim.claimed_at - due_at)),
+                claim_latency_ms=round(latency * 1000),
             )
         )
 

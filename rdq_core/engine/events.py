@@ -38,8 +38,8 @@ class Event:
     """One thing that has happened to one task.
 
     `rule` names what decided an outcome, `code` is the failure's, `trace_id` comes from the task's `traceparent`.
-    `lateness_ms` is due to start; `duration_ms` is how long the handler ran; `delay_ms` how far ahead a retry was put.
-    None where it does not apply.
+    `lateness_ms` is due to start; `claim_latency_ms` how long storage took for the claim; `duration_ms` is how long the
+    handler ran; `delay_ms` how far ahead a retry was put. None where it does not apply.
     """
 
     name: EventName
@@ -54,6 +54,7 @@ class Event:
     error_type: str | None = None
     trace_id: str | None = None
     lateness_ms: int | None = None
+    claim_latency_ms: int | None = None
     duration_ms: int | None = None
     delay_ms: int | None = None
 

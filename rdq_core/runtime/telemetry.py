@@ -43,6 +43,8 @@ class MetricsSink:
             self.measure(name, 1, MetricUnit.Count, **of)
         if event.lateness_ms is not None:
             self.measure("lateness_ms", event.lateness_ms, MetricUnit.Milliseconds, **of)
+        if event.claim_latency_ms is not None:
+            self.measure("claim_latency_ms", event.claim_latency_ms, MetricUnit.Milliseconds, queue=event.queue)
         if event.duration_ms is not None and event.outcome is not None:
             self.measure(
                 "handler_duration_ms", event.duration_ms, MetricUnit.Milliseconds, **of, outcome=str(event.outcome)

@@ -1,6 +1,7 @@
 """The long-running worker: how it sleeps, wakes and drains, told by a store that counts its reads."""
 
 from datetime import timedelta
+from typing import Any
 
 from rdq_core import Status
 from rdq_core.engine.events import EventName
@@ -51,6 +52,21 @@ def test_lateness_is_told_of_each_start_against_what_it_was_due() -> None:
     world.sweep()
     claims = [event for event in world.told.events if event.name is EventName.CLAIMED]
     assert [event.lateness_ms for event in claims] == [250, 2_000]
+
+
+def test_how_long_storage_takes_for_a_claim_is_told_with_it() -> None:
+    world = World()
+    world.handler(lambda _order: None)
+    world.submit()
+    claim = world.store.claim
+
+    def slow(*arguments: Any) -> Any:
+        world.clock.advance("40ms")
+        return claim(*arguments)
+
+    world.store.claim = slow  # type: ignore[method-assign]
+    world.sweep()
+    assert world.told.last(EventName.CLAIMED).claim_latency_ms == 40
 
 
 def test_draining_ends_when_nothing_is_due_within_the_horizon() -> None:

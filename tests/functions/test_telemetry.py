@@ -87,6 +87,7 @@ def test_metrics_are_told_by_queue_and_handler(capsys: pytest.CaptureFixture[str
     of = {"queue": QUEUE, "handler_ref": "charge", "service": "rdq-sweeper"}
     names = {"retries", "success_after_retry", "dead_lettered", "dispatch_failed", "lateness_ms"}
     assert {name: found[name][0] for name in names} == dict.fromkeys(names, of)
+    assert found["claim_latency_ms"][0] == {"queue": QUEUE, "service": "rdq-sweeper"}
     dimensions, values = found["handler_duration_ms"]
     assert set(dimensions) == {*of, "outcome"}
     assert all(value >= 0 for value in values)
