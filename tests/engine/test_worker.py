@@ -1,10 +1,11 @@
 """The long-running worker: how it sleeps, wakes and drains, told by a store that counts its reads."""
 
 from datetime import timedelta
-from typing import Any
 
 from rdq_core import Status
+from rdq_core.domain.lease import Claim, Grant
 from rdq_core.engine.events import EventName
+from rdq_core.engine.ports import Candidate
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.runtime.worker import Worker
 from tests.engine.test_lane import count_reads
@@ -60,9 +61,9 @@ def test_how_long_storage_takes_for_a_claim_is_told_with_it() -> None:
     world.submit()
     claim = world.store.claim
 
-    def slow(*arguments: Any) -> Any:
+    def slow(candidate: Candidate, grant: Grant) -> Claim | None:
         world.clock.advance("40ms")
-        return claim(*arguments)
+        return claim(candidate, grant)
 
     world.store.claim = slow  # type: ignore[method-assign]
     world.sweep()
