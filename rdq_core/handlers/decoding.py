@@ -11,25 +11,28 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from rdq_core.domain.task import Task
-from rdq_core.errors import InputInvalid
+from rdq_core.errors import ConfigInvalid, InputInvalid
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    from pydantic import TypeAdapter, ValidationError
 
 Decoder = Callable[[Task], Any]
 
 _FREE: Final = (Any, dict, list, object, None)
 
 
-def decoder_for(annotation: Any) -> Decoder:
-    """How to decode payloads for a parameter of this annotation; None stands for a parameter without one."""
+def decoder_for(path: str, annotation: Any) -> Decoder:
+    """How to decode payloads for a parameter of this annotation; None stands for a parameter without one.
+
+    ConfigInvalid, naming `path`, for a type that no JSON can become.
+    """
     if annotation is bytes:
         return _bytes
     if annotation is str:
         return _text
     if annotation in _FREE:
         return _json_of(annotation if annotation in (dict, list) else None)
-    return _validated_by(annotation)
+    return _validated_by(path, annotation)
 
 
 def _bytes(task: Task) -> bytes:
@@ -92,10 +95,10 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _validated_by(annotation: Any) -> Decoder:
-    from pydantic import TypeAdapter, ValidationError
+def _validated_by(path: str, annotation: Any) -> Decoder:
+    from pydantic import ValidationError
 
-    adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+    adapter = adapter_of(path, annotation)
     name = name_of(annotation)
 
     def decode(task: Task) -> Any:
@@ -106,6 +109,17 @@ def _validated_by(annotation: Any) -> Decoder:
             raise InputInvalid("payload", misfit(problem, name), task_id=task.id) from None
 
     return decode
+
+
+def adapter_of(path: str, annotation: Any) -> "TypeAdapter[Any]":
+    """What reads and writes JSON of an annotation, built once. ConfigInvalid, naming `path`, when there can be none."""
+    from pydantic import PydanticUserError, TypeAdapter
+    from pydantic_core import SchemaError
+
+    try:
+        return TypeAdapter(annotation)
+    except (PydanticUserError, SchemaError, TypeError, NameError) as problem:
+        raise ConfigInvalid(path, f"{name_of(annotation)} has no JSON form: {str(problem).splitlines()[0]}") from None
 
 
 def name_of(annotation: Any) -> str:

@@ -72,18 +72,19 @@ class Registry:
 
         The input's annotation decides how payloads are decoded: `bytes`, `str`, JSON for `dict`, `list` or none,
         anything else validated by pydantic. What it returns becomes the task's result. `version` is compared with the
-        task's pin; `outcome` reads the handler's end authoritatively. Raises ConfigInvalid for a ref that is taken
-        and for a function of another arity.
+        task's pin; `outcome` reads the handler's end authoritatively. Raises ConfigInvalid for a ref that is taken,
+        for a function of another arity and for a type that no JSON can become.
         """
         limits.check_name("handler_ref", ref)
         self._check_free(ref)
         if version is not None:
             limits.check_text("handler_version", version)
-        signature = read_signature(f"handlers.{ref}", function)
+        path = f"handlers.{ref}"
+        signature = read_signature(path, function)
         self._handlers[ref] = Handler(
             ref=ref,
             version=version,
-            decode=decoder_for(signature.annotation),
+            decode=decoder_for(path, signature.annotation),
             call=signature.call,
             encode=encode_result,
             is_async=signature.is_async,

@@ -6,13 +6,14 @@ A function that no delivery could call is refused when it is registered or defin
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, get_origin, get_type_hints
 
 from rdq_core.engine.context import TaskContext
 from rdq_core.errors import ConfigInvalid
 
 _CONTEXT_NAMES: Final = ("ctx", "context")
 _INPUT_AND_CONTEXT: Final = 2
+_ONE_INPUT: Final = "a task has one input: put both values into a dict or a model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def read_signature(path: str, function: Callable[..., Any]) -> Signature:
     return Signature(
         function,
         annotation=hints.get(positional[0].name),
-        takes_context=len(positional) > 1 and _is_context(positional[1], hints),
+        takes_context=len(positional) > 1 and _is_context(path, positional[1], hints),
         is_async=_is_async(function),
         output=hints.get("return"),
     )
@@ -63,8 +64,14 @@ def _is_required(parameter: inspect.Parameter) -> bool:
     )
 
 
-def _is_context(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> bool:
+def _is_context(path: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> bool:
     if parameter.default is parameter.empty:
+        kind = hints.get(parameter.name)
+        kind = get_origin(kind) or kind
+        if isinstance(kind, type) and kind.__module__ == "builtins" and kind is not object:
+            raise ConfigInvalid(
+                path, f"{parameter.name} is where the TaskContext goes, not a {kind.__name__}", hint=_ONE_INPUT
+            )
         return True
     return hints.get(parameter.name) is TaskContext or parameter.name in _CONTEXT_NAMES
 

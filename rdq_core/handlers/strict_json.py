@@ -6,8 +6,7 @@ and so are unknown fields, however deep, unless a reader is told to let them pas
 
 from typing import Any, Literal
 
-from rdq_core.errors import ConfigInvalid
-from rdq_core.handlers.decoding import misfit, name_of, read_json
+from rdq_core.handlers.decoding import adapter_of, misfit, name_of, read_json
 from rdq_core.handlers.encoding import encode_json
 
 
@@ -15,14 +14,8 @@ class StrictJson:
     """The JSON of one annotation, its schema built once. ConfigInvalid, naming `path`, when there can be none."""
 
     def __init__(self, path: str, annotation: Any) -> None:
-        from pydantic import PydanticUserError, TypeAdapter
-        from pydantic_core import SchemaError
-
         self._name = name_of(annotation)
-        try:
-            self._adapter: TypeAdapter[Any] = TypeAdapter(annotation)
-        except (PydanticUserError, SchemaError, TypeError, NameError) as problem:
-            raise ConfigInvalid(path, f"{self._name} has no JSON form: {str(problem).splitlines()[0]}") from None
+        self._adapter = adapter_of(path, annotation)
 
     def encode(self, value: object) -> bytes:
         """The value as JSON that `decode` reads. ValueError, with words for an error's message, if there is none."""
