@@ -26,7 +26,7 @@ class RdqError(Exception):
     """The root of rdq's errors.
 
     `code` is stable across releases and safe to branch on; the message is for people and may change. `hint` says what
-    to do next, or is None.
+    to do next, or is None; a traceback shows it too.
     """
 
     default_code: ClassVar[str] = "internal"
@@ -39,6 +39,8 @@ class RdqError(Exception):
         self.code = code or self.default_code
         self.task_id = task_id
         self.hint = hint
+        if hint:
+            self.add_note(hint)
 
     def as_dict(self) -> dict[str, Any]:
         """The error as the command line and the ops function print it: code, message, id, hint."""
