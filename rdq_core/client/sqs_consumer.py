@@ -40,7 +40,8 @@ def sqs_consumer(rdq: Rdq, queue: str, ref: str) -> Callable[[Callable[..., Any]
     body decoded by its annotation, as a handler gets a payload, and is to be the handler `ref` too. The order of a FIFO
     queue's group ends with the first message that becomes a task; among those it is kept.
 
-    Raises ConfigInvalid for an async function, and for one of another arity.
+    Raises ConfigInvalid for an async function, and for one of another arity. What it makes raises InputInvalid for an
+    event that is not SQS's.
     """
     limits.check_name("queue", queue)
 
@@ -58,12 +59,19 @@ def sqs_consumer(rdq: Rdq, queue: str, ref: str) -> Callable[[Callable[..., Any]
 def _consume_all(consumer: "_Consumer", event: Mapping[str, Any], context: Any) -> dict[str, Any]:
     stays: list[str] = []
     blocked: set[str] = set()
-    for record in event["Records"]:
+    for record in _records_of(event):
         group = record.get("attributes", {}).get("MessageGroupId")
         if group in blocked or not _has_time(context) or not consumer.consume(record, context):
             stays.append(str(record.get("messageId")))
             blocked |= {group} - {None}
     return {"batchItemFailures": [{"itemIdentifier": each} for each in stays]}
+
+
+def _records_of(event: object) -> list[Mapping[str, Any]]:
+    records = event.get("Records") if isinstance(event, Mapping) else None
+    if not isinstance(records, list):
+        raise InputInvalid("event", "is not SQS's: it has no list of Records", hint="call it by an SQS event source")
+    return records
 
 
 def _has_time(context: Any) -> bool:

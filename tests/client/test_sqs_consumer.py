@@ -9,7 +9,7 @@ import pytest
 
 from rdq_core import Abort, Outcome, Rdq, Status, TaskContext, sqs_consumer
 from rdq_core.domain.ids import derive_id
-from rdq_core.errors import ConfigInvalid, StoreFailed
+from rdq_core.errors import ConfigInvalid, InputInvalid, StoreFailed
 from rdq_core.stores.memory import MemoryStore
 from tests.engine.world import QUEUE, World, raises
 from tests.support.events import event
@@ -162,3 +162,10 @@ def test_an_async_function_is_refused() -> None:
 class _Refuses(MemoryStore):
     def submit(self, *_args: Any, **_options: Any) -> Any:
         raise StoreFailed("storage did not answer", may_have_happened=True)
+
+
+@pytest.mark.parametrize("given", [{"order": 1}, {"Records": None}, [], None])
+def test_an_event_that_is_not_of_sqs_is_refused_by_name(given: Any) -> None:
+    consume = sqs_consumer(World().rdq, QUEUE, "charge")(Picky())
+    with pytest.raises(InputInvalid, match="event: is not SQS's"):
+        consume(given, None)
