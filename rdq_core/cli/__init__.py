@@ -4,6 +4,7 @@ import sys
 from typing import Final
 
 _WRONG_USE: Final = 2
+_INTERRUPTED: Final = 130
 
 
 def main() -> None:
@@ -14,6 +15,8 @@ def main() -> None:
     except ImportError as missing:
         print(f"rdq's command line needs {missing.name}: pip install 'rdq-core[cli]'", file=sys.stderr)  # noqa: T201
         sys.exit(_WRONG_USE)
-    from rdq_core.cli.app import run
-
+    try:
+        from rdq_core.cli.app import run
+    except KeyboardInterrupt:  # loading takes long enough for somebody to change their mind
+        sys.exit(_INTERRUPTED)
     sys.exit(run(sys.argv[1:]))

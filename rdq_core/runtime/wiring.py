@@ -336,7 +336,7 @@ def dynamodb_client(environ: Mapping[str, str] = os.environ) -> Any:
 def _client(service: str, environ: Mapping[str, str], *, read_timeout: float = _READ_SECONDS, tries: int = 3) -> Any:
     import botocore.session
     from botocore.config import Config
-    from botocore.exceptions import NoRegionError
+    from botocore.exceptions import BotoCoreError, NoRegionError
 
     from rdq_core.runtime.environment import ENDPOINT, is_local
 
@@ -355,3 +355,7 @@ def _client(service: str, environ: Mapping[str, str], *, read_timeout: float = _
         )
     except NoRegionError:
         raise Unavailable("no AWS region is set", hint="set AWS_REGION or AWS_DEFAULT_REGION") from None
+    except (BotoCoreError, ValueError) as wrong:  # a profile that isn't there, an endpoint that is no URL
+        raise Unavailable(
+            f"the AWS settings can't be used: {wrong}", hint="check AWS_PROFILE, AWS_ENDPOINT_URL and ~/.aws/config"
+        ) from None

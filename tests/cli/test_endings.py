@@ -12,6 +12,7 @@ import pytest
 
 from rdq_core import Rdq
 from rdq_core.cli import dlq as dlq_commands
+from rdq_core.cli import main
 from rdq_core.cli.demo import demo
 from rdq_core.runtime import wiring
 from rdq_core.stores.dynamodb.schema import Tables
@@ -45,6 +46,17 @@ def test_without_a_region_it_says_so(shell: Shell, tables: Tables, monkeypatch: 
     answer = shell(*LIST)
     assert answer.code == 5
     assert "region" in answer.error["message"]
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("AWS_PROFILE", "no-such-profile"), ("AWS_ENDPOINT_URL", "no-url")])
+def test_an_aws_setting_that_cannot_be_used_is_told(
+    shell: Shell, tables: Tables, monkeypatch: pytest.MonkeyPatch, name: str, wrong: str
+) -> None:
+    monkeypatch.setenv(name, wrong)
+    answer = shell(*LIST)
+    assert (answer.code, answer.error["code"]) == (5, "task_unavailable")
+    assert wrong in answer.error["message"]
+    assert name in answer.error["hint"]
 
 
 def test_a_missing_table_is_named(shell: Shell, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,6 +148,17 @@ def test_an_interrupt_ends_quietly(rdq: Shell, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(dlq_commands, "Asking", raising(KeyboardInterrupt()))
     answer = rdq("dlq", "groups")
     assert (answer.code, answer.out, answer.err.strip()) == (130, "", "")
+
+
+def test_an_interrupt_while_it_loads_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Loading:
+        def __getattr__(self, name: str) -> Any:
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "rdq_core.cli.app", Loading())
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
 
 
 @pytest.mark.parametrize("arguments", [["bogus"], ["dlq", "bogus"], ["dlq", "list"], ["queue", "list", "-o", "xml"]])
