@@ -231,4 +231,4 @@ def embedded(
 def _document(queues: Queues) -> Document:
     if isinstance(queues, str | Path):
         return parse_document(Path(queues).read_bytes())
-    return document_of({"config_version": 1, "queues": {queue: dict(declared) for queue, declared in queues.items()}})
+    return document_of({"config_version": 1, "queues": {**queues}})

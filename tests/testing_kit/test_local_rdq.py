@@ -153,6 +153,12 @@ def test_a_test_without_handlers_is_told_how_to_give_them() -> None:
         in_memory({}).drain()
 
 
+def test_queues_that_are_a_whole_document_are_refused_by_name() -> None:
+    document: dict[str, Any] = {"config_version": 1, "queues": {"billing": {}}}
+    with pytest.raises(ConfigInvalid, match=r"queues\.config_version"):
+        in_memory(document)
+
+
 def test_the_plugin_loads_nothing_before_a_test_asks_for_it() -> None:
     code = (
         "import sys, rdq_core.testing.plugin\n"
