@@ -123,7 +123,9 @@ class _Order(BaseModel):
     lines: list[dict[str, int]] = []
 
 
-_DECODERS: Final = tuple(decoder_for("a handler", annotation) for annotation in (_Order, dict, list, str, bytes, Any))
+_DECODERS: Final = tuple(
+    decoder_for("handlers.charge", annotation) for annotation in (_Order, dict, list, str, bytes, Any)
+)
 _PAYLOADS: Final = (b'{"id": "o", "cents": 5, "lines": [{"a": 1}]}', b"text", b"[1, 2]")
 
 
