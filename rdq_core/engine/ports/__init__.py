@@ -1,0 +1,71 @@
+"""What the engine needs from outside, as it would be read aloud. Stores and hosts implement it; the names are final."""
+
+from rdq_core.engine.ports.host import (
+    Clock,
+    ErrorSink,
+    EventSink,
+    Handler,
+    HandlerSource,
+    IdSource,
+    Invoker,
+    Jitter,
+    Sleeper,
+)
+from rdq_core.engine.ports.operations import (
+    AuditLog,
+    AuditRecord,
+    Chores,
+    CursorKey,
+    JobStore,
+    Phase,
+)
+from rdq_core.engine.ports.queues import (
+    QueueSource,
+    QueueStore,
+    RateLimiter,
+    Wakefulness,
+)
+from rdq_core.engine.ports.tasks import (
+    KEY_BUSY,
+    Candidate,
+    KeyBusy,
+    Kind,
+    Leavings,
+    Page,
+    QueueCounts,
+    Remains,
+    Submission,
+    TaskStore,
+)
+
+__all__ = [
+    "KEY_BUSY",
+    "AuditLog",
+    "AuditRecord",
+    "Candidate",
+    "Chores",
+    "Clock",
+    "CursorKey",
+    "ErrorSink",
+    "EventSink",
+    "Handler",
+    "HandlerSource",
+    "IdSource",
+    "Invoker",
+    "Jitter",
+    "JobStore",
+    "KeyBusy",
+    "Kind",
+    "Leavings",
+    "Page",
+    "Phase",
+    "QueueCounts",
+    "QueueSource",
+    "QueueStore",
+    "RateLimiter",
+    "Remains",
+    "Sleeper",
+    "Submission",
+    "TaskStore",
+    "Wakefulness",
+]

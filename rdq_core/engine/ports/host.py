@@ -1,0 +1,140 @@
+"""What a host brings: time and chance, names, the handlers that it can run, and who is told what happened."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rdq_core.config.settings import QueueSettings
+from rdq_core.domain.attempt import Outcome
+from rdq_core.domain.lease import Claim
+from rdq_core.domain.lifecycle import Result
+from rdq_core.domain.outcome import OutcomeMapper
+from rdq_core.domain.task import Task
+from rdq_core.engine.events import Event
+
+if TYPE_CHECKING:
+    from rdq_core.engine.context import TaskContext
+    from rdq_core.engine.reconcile import Repair
+
+
+class Clock(Protocol):
+    """Time. Whoever decides what is due asks here, so tests move time instead of waiting."""
+
+    def now(self) -> datetime:
+        """The present moment: aware, UTC, cut to milliseconds."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that is never set, for measuring durations."""
+        ...
+
+
+class Jitter(Protocol):
+    """Chance, for spreading retries."""
+
+    def fraction(self) -> float:
+        """A number from -1 to 1."""
+        ...
+
+
+class Sleeper(Protocol):
+    """Waiting that something can cut short."""
+
+    def wait(self, wake: threading.Event, seconds: float) -> bool:
+        """Wait until `wake` is set or the time is over; True when it was set."""
+        ...
+
+
+class IdSource(Protocol):
+    """Fresh names that nobody else has or can guess."""
+
+    def task_id(self) -> str:
+        """A new ULID."""
+        ...
+
+    def token(self) -> str:
+        """A random token of at least 122 bits."""
+        ...
+
+    def nonce(self) -> str:
+        """A random name of at least 64 bits, for records of which nobody else may write the key."""
+        ...
+
+
+class Invoker(Protocol):
+    """Calls handler functions that live outside this process."""
+
+    def handler(self, ref: str, settings: QueueSettings) -> "Handler":
+        """The function that the queue's `handlers` name for `ref`, as a handler of this host.
+
+        Its `call` raises Undelivered where nothing was run, and Reported for a failure that the function tells of.
+        """
+        ...
+
+    def hand_over(self, claim: Claim, settings: QueueSettings) -> None:
+        """Pass the claim on to the function that the queue names for the task's ref, which is to adopt it.
+
+        Raises Undelivered where it surely won't.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """Code registered under a stable name.
+
+    `decode` makes the handler's input of the payload: InputInvalid means that it will never fit. `call` runs the
+    handler on it; what an `is_async` one answers is awaited on an event loop. `encode` makes a storable result of
+    what it returned: OutputInvalid means that it can't be one. `definition` has the options that a typed task was
+    defined with, as a layer of its queue's configuration; it is empty for a plain handler.
+    """
+
+    ref: str
+    version: str | None
+    decode: Callable[[Task], Any]
+    call: "Callable[[Any, TaskContext], Any]"
+    encode: Callable[[Any], Result]
+    is_async: bool = False
+    outcome: OutcomeMapper | None = None
+    definition: Mapping[str, Any] = field(default_factory=dict)
+
+
+class HandlerSource(Protocol):
+    """The handlers of this host, and the queues that it serves."""
+
+    @property
+    def queues(self) -> Sequence[str]:
+        """The queues that this host may take tasks from."""
+        ...
+
+    @property
+    def classes(self) -> Mapping[type[BaseException], Outcome]:
+        """Exception classes whose outcome is decided in code."""
+        ...
+
+    @property
+    def repairs(self) -> "Sequence[Repair]":
+        """The application's reconcilers, which this host runs before its claims."""
+        ...
+
+    def find(self, handler_ref: str) -> Handler | None:
+        """The handler of this name, looked up, never imported."""
+        ...
+
+
+class EventSink(Protocol):
+    """Where events go: logs, metrics, traces."""
+
+    def emit(self, event: Event) -> None:
+        """Tell of something that has happened. Must not raise."""
+        ...
+
+
+class ErrorSink(Protocol):
+    """Where errors go that have no task to be stored on."""
+
+    def __call__(self, error: BaseException, *, where: str) -> None:
+        """Tell of an error. Must not raise."""
+        ...
