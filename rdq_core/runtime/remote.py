@@ -5,18 +5,19 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rdq_core.errors import RdqError, Unavailable
+from rdq_core.runtime.wiring import lambda_client
 
 _SECONDS: Final = 60
 
 
-def ask_function(function: str, document: Mapping[str, Any], client: Any = None) -> dict[str, Any]:
+def ask_function(function: str, document: Mapping[str, Any]) -> dict[str, Any]:
     """The answer of the ops function of this name. Raises what the function's problem says, and Unavailable when it
     can't be invoked or has failed.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        answer = (client or _client()).invoke(FunctionName=function, Payload=json.dumps(document).encode())
+        answer = lambda_client(_SECONDS).invoke(FunctionName=function, Payload=json.dumps(document).encode())
     except ClientError as refused:
         raise _refused(function, refused) from None
     except BotoCoreError as failed:
@@ -45,11 +46,3 @@ def _refused(function: str, refused: Any) -> Unavailable:
 def _error(problem: Mapping[str, Any]) -> RdqError:
     """The error that the function met. Its code tells what it is."""
     return RdqError(problem["detail"], code=problem["code"], task_id=problem.get("id"), hint=problem.get("hint"))
-
-
-def _client() -> Any:
-    import botocore.session
-    from botocore.config import Config
-
-    patience = Config(connect_timeout=5, read_timeout=_SECONDS, retries={"total_max_attempts": 1})
-    return botocore.session.get_session().create_client("lambda", config=patience)

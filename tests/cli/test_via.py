@@ -39,7 +39,7 @@ def returned(document: Any) -> dict[str, Any]:
 def through(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> Lambda:
     """The ops function on the tables that the commands know."""
     made = Lambda(lambda event: returned(OpsFunction(connect()).answer(event)))
-    monkeypatch.setattr(remote, "_client", lambda: made)
+    monkeypatch.setattr(remote, "lambda_client", lambda _seconds: made)
     return made
 
 
@@ -125,3 +125,12 @@ def test_a_function_that_does_not_answer_is_told(rdq: Shell, through: Lambda, in
 
 def test_a_function_that_is_not_there_is_named(rdq: Shell, through: Lambda) -> None:
     assert "nope" in rdq("status", "--via", "nope", "--json").error["message"]
+
+
+def test_through_the_function_an_aws_setting_that_cannot_be_used_is_told(
+    rdq: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "no-such-profile")
+    answer = rdq("status", "--via", "ops", "--json")
+    assert (answer.code, answer.out) == (5, "")
+    assert "no-such-profile" in answer.error["message"]
