@@ -10,8 +10,8 @@ from rdq_core.runtime.system import SystemIds
 from rdq_core.stores.dynamodb.awake import DynamoWakefulness
 from rdq_core.stores.memory_awake import MemoryWakefulness
 from rdq_core.testing.clock import NOON, FrozenClock, NoJitter, SkipsSleep
+from rdq_core.testing.contract.bench import side_by_side
 from rdq_core.testing.faults import FaultScript
-from tests.contract.bench import side_by_side
 from tests.support.engines import Engine
 from tests.support.stores import ALL_ENGINES, TABLES, dynamo_on
 

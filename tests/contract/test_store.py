@@ -1,83 +1,20 @@
-"""Every store keeps the whole contract. What it says is in the modules beside this one, a family of promises each."""
+"""Every store keeps the whole contract, of which nothing is left out."""
 
-from tests.contract.claiming import CandidateContract, ClaimContract, LeaseContract
-from tests.contract.dead_letters import CountContract, EditContract, PageContract, PurgeContract, RedriveContract
-from tests.contract.fencing import CancelContract, FenceContract
-from tests.contract.forgetting import ForgetContract
-from tests.contract.handing_over import HandOverContract
-from tests.contract.keys import KeyContract
-from tests.contract.many import ManyContract
-from tests.contract.settling import OutcomeContract, RetentionContract
-from tests.contract.submitting import ReuseContract, SubmitContract
+import sys
+from inspect import getmembers, isclass
+
+from rdq_core.testing import contract
+from rdq_core.testing.contract import TaskStoreContract
 
 
-class TestSubmit(SubmitContract):
+class TestStore(TaskStoreContract):
     pass
 
 
-class TestMany(ManyContract):
-    pass
-
-
-class TestForget(ForgetContract):
-    pass
-
-
-class TestReuse(ReuseContract):
-    pass
-
-
-class TestCandidates(CandidateContract):
-    pass
-
-
-class TestClaim(ClaimContract):
-    pass
-
-
-class TestLease(LeaseContract):
-    pass
-
-
-class TestOutcome(OutcomeContract):
-    pass
-
-
-class TestRetention(RetentionContract):
-    pass
-
-
-class TestFence(FenceContract):
-    pass
-
-
-class TestCancel(CancelContract):
-    pass
-
-
-class TestRedrive(RedriveContract):
-    pass
-
-
-class TestEdit(EditContract):
-    pass
-
-
-class TestPurge(PurgeContract):
-    pass
-
-
-class TestCount(CountContract):
-    pass
-
-
-class TestPage(PageContract):
-    pass
-
-
-class TestHandOver(HandOverContract):
-    pass
-
-
-class TestKey(KeyContract):
-    pass
+def test_no_promise_is_hidden_by_another_of_its_name_or_left_out() -> None:
+    modules = [module for name, module in sys.modules.items() if name.startswith(f"{contract.__name__}.")]
+    families = {
+        kind for module in modules for _, kind in getmembers(module, isclass) if kind.__name__.endswith("Contract")
+    }
+    promises = [name for family in families for name in vars(family) if name.startswith("test_")]
+    assert sorted(promises) == sorted(name for name in dir(TaskStoreContract) if name.startswith("test_"))

@@ -38,11 +38,24 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_every_block_of_the_document_is_a_file() -> None:
-    assert (ROOT / "docs" / "testing.md").read_text().count("```python") == len(FILES) == 6
+    assert (ROOT / "docs" / "testing.md").read_text().count("```python") == len(FILES) == 7
 
 
 def test_the_documents_tests_pass(project: Path) -> None:
-    assert "5 passed" in run(project, "-m", "pytest", "-q", "-W", "error")
+    assert "5 passed" in run(project, "-m", "pytest", "-q", "-W", "error", f"--ignore={CONTRACT}")
+
+
+def test_somebody_elses_store_is_held_against_the_whole_contract(project: Path) -> None:
+    told = run(project, "-m", "pytest", "-v", "-W", "error", CONTRACT)
+    passed = set(re.findall(r"::TestTheirStore::(test_\w+)\S* PASSED", told))
+    assert passed == {name for name in dir(TaskStoreContract) if name.startswith("test_")}
+
+
+def test_a_store_that_breaks_a_promise_is_told_which_and_shown_the_values(project: Path) -> None:
+    test = project / CONTRACT
+    test.write_text(test.read_text().replace("    return", "    store.heartbeat = lambda *_: None\n    return"))
+    told = run(project, "-m", "pytest", "-q", "-k", "never_shortens", CONTRACT, status=1)
+    assert "test_a_heartbeat_never_shortens_a_lease" in told
 
 
 def test_the_documents_script_runs_without_pytest(project: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 from rdq_core.domain.task import Status, Task
 from rdq_core.engine.ports import Submission
 from rdq_core.errors import RdqError, TaskConflict
-from tests.contract.bench import Bench, side_by_side
-from tests.contract.submitting import PAYLOADS, a_failure_before
-from tests.support.factories import a_task, a_task_id, noise
+from rdq_core.testing.contract.bench import Bench, side_by_side
+from rdq_core.testing.contract.factories import a_task, a_task_id, noise
+from rdq_core.testing.contract.submitting import PAYLOADS, a_failure_before
 
 
 def submit_many(bench: Bench, tasks: Sequence[Task]) -> list[Submission | RdqError]:

@@ -7,8 +7,8 @@ import pytest
 
 from rdq_core.domain.lease import Claim
 from rdq_core.engine.ports import KEY_BUSY, KeyBusy
-from tests.contract.bench import LEASE, Bench, side_by_side
-from tests.support.factories import a_grant
+from rdq_core.testing.contract.bench import LEASE, Bench, side_by_side
+from rdq_core.testing.contract.factories import a_grant
 
 WAYS_OUT: dict[str, Callable[[Bench, Claim], object]] = {
     "complete": lambda bench, claim: bench.complete(claim),

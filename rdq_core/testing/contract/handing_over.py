@@ -8,8 +8,8 @@ from rdq_core.domain.attempt import Code
 from rdq_core.domain.lease import Claim, Unreached
 from rdq_core.domain.task import Failure, Status
 from rdq_core.errors import LeaseLost
-from tests.contract.bench import LEASE, Bench, side_by_side
-from tests.support.factories import a_grant
+from rdq_core.testing.contract.bench import LEASE, Bench, side_by_side
+from rdq_core.testing.contract.factories import a_grant
 
 
 def claimed_again(bench: Bench, task_id: str, *, hands_over: bool = False) -> Claim:

@@ -20,7 +20,7 @@ from rdq_core.domain.lifecycle import NO_EDIT, Edit, Result
 from rdq_core.domain.task import Status, Task
 from rdq_core.engine.ports import Candidate, Page, TaskStore
 from rdq_core.testing.clock import FrozenClock
-from tests.support.factories import (
+from rdq_core.testing.contract.factories import (
     QUEUE,
     a_failed,
     a_failure,

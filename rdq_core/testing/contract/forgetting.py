@@ -8,8 +8,8 @@ from rdq_core.domain.references import GRACE, Reference, ReferenceKind
 from rdq_core.domain.task import Status
 from rdq_core.engine.ports import Submission
 from rdq_core.errors import LeaseLost, TaskConflict
-from tests.contract.bench import RETENTION, Bench
-from tests.support.factories import a_task, noise
+from rdq_core.testing.contract.bench import RETENTION, Bench
+from rdq_core.testing.contract.factories import a_task, noise
 
 ANN = Reference(ReferenceKind.REQUESTED_BY, "ann@example.org")
 ORDER = Reference(ReferenceKind.TARGET, "order:88213")
