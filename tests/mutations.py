@@ -22,9 +22,9 @@ _TESTS_FAILED: Final = 1
 _AT_ONCE: Final = 2
 
 _STORE: Final = "tests/contract/test_store.py::TestStore::"
-_QUEUES: Final = "tests/contract/test_queues.py::"
-_DELETION: Final = "tests/contract/test_deletion.py::"
-_JOBS: Final = "tests/contract/test_jobs.py::"
+_QUEUES: Final = "tests/contract/test_store.py::TestQueues::"
+_DELETION: Final = "tests/contract/test_store.py::TestDeletion::"
+_JOBS: Final = "tests/contract/test_store.py::TestJobs::"
 _DYNAMODB: Final = "tests/dynamodb/"
 
 _AWAKE: Final = "tests/contract/test_awake.py::"
@@ -74,13 +74,13 @@ KILLED_BY: Final[dict[str, str]] = {
     "IS_DELETED_AS_READ": _DELETION + "test_only_the_tombstone_that_was_seen_is_opened",
     "NOBODY_LOOKED_YET": _DELETION + "test_of_hosts_that_would_look_at_the_same_time_one_looks",
     "LOOKED_AT_AS_READ": _DELETION + "test_of_hosts_that_would_look_at_the_same_time_one_looks",
-    "IS_NOT_RECORDED": "tests/contract/test_audit.py::test_what_was_recorded_is_never_overwritten",
+    "IS_NOT_RECORDED": "tests/contract/test_store.py::TestAudit::test_what_was_recorded_is_never_overwritten",
     "IS_NEW_JOB": _JOBS + "test_a_job_whose_answer_was_lost_is_made_once_and_another_is_not_put_over_it",
     "JOB_IS_AS_READ": _JOBS + "test_of_two_who_have_read_the_same_one_goes_on",
     "NO_SECRET_YET": "tests/dynamodb/test_secret.py::test_of_two_who_find_no_key_one_makes_it",
     "NOBODY_TOOK_YET": _DYNAMODB + "test_rate.py::test_a_sweeper_who_has_seen_nothing_does_not_begin_the_bucket_anew",
-    "AWAKE_ENDS_SOONER": _AWAKE + "test_nobody_takes_back_that_another_one_is_awake_for_longer",
-    "IS_ASLEEP": _AWAKE + "test_of_many_who_would_start_a_sweep_one_does",
+    "AWAKE_ENDS_SOONER": _AWAKE + "TestAwake::test_nobody_takes_back_that_another_one_is_awake_for_longer",
+    "IS_ASLEEP": _AWAKE + "TestAwake::test_of_many_who_would_start_a_sweep_one_does",
     "WAS_EVER_AWAKE": _AWAKE + "test_who_falls_asleep_and_never_was_awake_leaves_nothing_behind",
     "IS_HANDED_OUT_AS_READ": _DYNAMODB + "test_rate.py::test_a_bucket_fills_at_its_rate_for_all_of_them",
     "SLOT_IS_FREE": _STORE + "test_a_second_task_of_the_key_has_to_wait_and_nothing_of_it_changes",

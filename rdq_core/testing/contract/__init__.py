@@ -12,10 +12,20 @@ is all of the contract; a class whose name begins with `Test` and that inherits 
     class TestTheirStore(TaskStoreContract):
         pass
 
+The smaller stores have a contract each, and a fixture for an empty one, whose clock, if it has any, stands at `NOW`:
+
+    QueueContract, DeletionContract    queues         QueueStore
+    JobContract                        jobs           JobStore
+                                       cursor_keys    what makes the CursorKey anew, as each process does
+    AuditContract                      audit          AuditLog
+    WakefulnessContract                awake          Wakefulness
+
 A store that keeps it is one that the engine can't tell from rdq's own. What only processes show (crashes between two
 requests, claimants that share nothing but the tables) is not in it. The package needs pytest and nothing else.
 """
 
+from rdq_core.testing.contract.audit import AuditContract
+from rdq_core.testing.contract.awake import WakefulnessContract
 from rdq_core.testing.contract.bench import Bench
 from rdq_core.testing.contract.claiming import CandidateContract, ClaimContract, LeaseContract
 from rdq_core.testing.contract.dead_letters import (
@@ -25,35 +35,45 @@ from rdq_core.testing.contract.dead_letters import (
     PurgeContract,
     RedriveContract,
 )
+from rdq_core.testing.contract.deletion import DeletionContract
+from rdq_core.testing.contract.factories import NOW
 from rdq_core.testing.contract.fencing import CancelContract, FenceContract
 from rdq_core.testing.contract.forgetting import ForgetContract
 from rdq_core.testing.contract.handing_over import HandOverContract
+from rdq_core.testing.contract.jobs import JobContract
 from rdq_core.testing.contract.keys import KeyContract
 from rdq_core.testing.contract.many import ManyContract
+from rdq_core.testing.contract.queues import QueueContract
 from rdq_core.testing.contract.settling import OutcomeContract, RetentionContract
 from rdq_core.testing.contract.submitting import ReuseContract, SubmitContract
 
 __all__ = [
+    "NOW",
+    "AuditContract",
     "Bench",
     "CancelContract",
     "CandidateContract",
     "ClaimContract",
     "CountContract",
+    "DeletionContract",
     "EditContract",
     "FenceContract",
     "ForgetContract",
     "HandOverContract",
+    "JobContract",
     "KeyContract",
     "LeaseContract",
     "ManyContract",
     "OutcomeContract",
     "PageContract",
     "PurgeContract",
+    "QueueContract",
     "RedriveContract",
     "RetentionContract",
     "ReuseContract",
     "SubmitContract",
     "TaskStoreContract",
+    "WakefulnessContract",
 ]
 
 

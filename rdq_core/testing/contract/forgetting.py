@@ -17,6 +17,8 @@ OF_BOTH = {"target": ORDER.value, "requested_by": ANN.value}
 
 
 class ForgetContract:
+    """A forget removes what was there at its moment, whatever state it was in, and nothing else."""
+
     @pytest.mark.parametrize("reference", [ANN, ORDER], ids=lambda reference: str(reference.kind))
     @pytest.mark.parametrize("status", list(Status))
     def test_a_forgotten_task_is_gone_with_all_it_had(self, bench: Bench, status: Status, reference: Reference) -> None:

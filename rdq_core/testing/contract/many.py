@@ -14,6 +14,7 @@ from rdq_core.testing.contract.submitting import PAYLOADS, a_failure_before
 
 
 def submit_many(bench: Bench, tasks: Sequence[Task]) -> list[Submission | RdqError]:
+    """All of them in one call, one answer each."""
     return bench.store.submit_many(tasks, shards_of=lambda _queue: bench.shards)
 
 
@@ -23,6 +24,8 @@ def created(answers: Sequence[Submission | RdqError]) -> list[bool | None]:
 
 
 class ManyContract:
+    """Many at once are no more and no less than each by itself."""
+
     def test_nothing_to_submit_gives_no_answers(self, bench: Bench) -> None:
         assert submit_many(bench, []) == []
 
