@@ -44,8 +44,8 @@ class Bench:
 
     `store` is empty, and its time is that of `clock`. `raw` gives all that it keeps under an id: it is compared with
     itself, and must be empty of a task that was forgotten. `shards` is how many shards tasks are submitted to; tests
-    change it, and the store is to count on its present value. `fellow` makes the same store as another thread would have
-    it; None means that threads may share `store`. `many` is how many dead tasks the longest lists have.
+    change it, and the store is to count on its present value. `fellow` makes the same store as another thread would
+    have it; None means that threads may share `store`. `many` is how many dead tasks the longest lists have.
     """
 
     store: TaskStore
