@@ -21,10 +21,10 @@ VARIABLE: Final = "RDQ_ALWAYS_TRUE"
 _TESTS_FAILED: Final = 1
 _AT_ONCE: Final = 2
 
-_STORE: Final = "tests/contract/test_store.py::"
-_QUEUES: Final = "tests/contract/test_queues.py::"
-_DELETION: Final = "tests/contract/test_deletion.py::"
-_JOBS: Final = "tests/contract/test_jobs.py::"
+_STORE: Final = "tests/contract/test_store.py::TestStore::"
+_QUEUES: Final = "tests/contract/test_store.py::TestQueues::"
+_DELETION: Final = "tests/contract/test_store.py::TestDeletion::"
+_JOBS: Final = "tests/contract/test_store.py::TestJobs::"
 _DYNAMODB: Final = "tests/dynamodb/"
 
 _AWAKE: Final = "tests/contract/test_awake.py::"
@@ -33,20 +33,20 @@ _EDITED_BEFORE_CANCEL: Final = (
     "test_races.py::test_a_cancel_lets_the_body_of_an_edit_that_came_in_between_live_as_long_as_the_task"
 )
 KILLED_BY: Final[dict[str, str]] = {
-    "IS_ABSENT": _STORE + "TestSubmit::test_a_repeated_submit_gives_the_stored_task_and_changes_nothing",
-    "HAS_EXPIRED": _STORE + "TestSubmit::test_a_repeated_submit_gives_the_stored_task_and_changes_nothing",
-    "HAS_NOT_EXPIRED": _STORE + "TestReuse::test_a_dead_task_whose_retention_is_over_leaves_no_entry_to_the_new_one",
+    "IS_ABSENT": _STORE + "test_a_repeated_submit_gives_the_stored_task_and_changes_nothing",
+    "HAS_EXPIRED": _STORE + "test_a_repeated_submit_gives_the_stored_task_and_changes_nothing",
+    "HAS_NOT_EXPIRED": _STORE + "test_a_dead_task_whose_retention_is_over_leaves_no_entry_to_the_new_one",
     "IS_FRESH": _DYNAMODB + "test_races.py::test_the_first_settling_of_a_claim_is_the_one_that_counts",
-    "IS_WAITING": _STORE + "TestClaim::test_a_lapsed_lease_is_not_taken_over_by_a_mere_claim",
-    "IS_DUE": _STORE + "TestClaim::test_a_task_that_is_not_due_is_not_claimed_whatever_the_index_says",
-    "IS_AS_SEEN": _STORE + "TestClaim::test_an_entry_from_before_an_attempt_does_not_claim_the_one_after_it",
+    "IS_WAITING": _STORE + "test_a_lapsed_lease_is_not_taken_over_by_a_mere_claim",
+    "IS_DUE": _STORE + "test_a_task_that_is_not_due_is_not_claimed_whatever_the_index_says",
+    "IS_AS_SEEN": _STORE + "test_an_entry_from_before_an_attempt_does_not_claim_the_one_after_it",
     "IS_READABLE": _DYNAMODB + "test_odd.py::test_a_row_that_cannot_be_read_is_told_and_left_as_it_is",
-    "IS_HELD_BY_CALLER": _STORE + "TestFence::test_a_superseded_token_changes_nothing",
-    "IS_HANDED_OVER": _STORE + "TestHandOver::test_what_was_adopted_lapses_as_an_attempt_and_not_as_a_release",
-    "IS_EARLIER": _STORE + "TestLease::test_a_heartbeat_never_shortens_a_lease",
-    "IS_LIVE": _STORE + "TestCancel::test_what_has_ended_is_not_cancelled_and_the_refusal_names_its_state",
-    "IS_DEAD": _STORE + "TestRedrive::test_what_is_not_dead_is_neither_redriven_nor_purged",
-    "DIED_THEN": _STORE + "TestReuse::test_an_old_entry_redrives_nothing_of_the_new_life",
+    "IS_HELD_BY_CALLER": _STORE + "test_a_superseded_token_changes_nothing",
+    "IS_HANDED_OVER": _STORE + "test_what_was_adopted_lapses_as_an_attempt_and_not_as_a_release",
+    "IS_EARLIER": _STORE + "test_a_heartbeat_never_shortens_a_lease",
+    "IS_LIVE": _STORE + "test_what_has_ended_is_not_cancelled_and_the_refusal_names_its_state",
+    "IS_DEAD": _STORE + "test_what_is_not_dead_is_neither_redriven_nor_purged",
+    "DIED_THEN": _STORE + "test_an_old_entry_redrives_nothing_of_the_new_life",
     "IS_NOT_DONE": _DYNAMODB + "test_races.py::test_one_request_redrives_a_task_once_however_often_it_asks",
     "BODY_IS_THERE": _DYNAMODB + "test_bodies.py::test_the_renewal_of_a_missing_body_makes_none",
     "BODY_ENDS_SOONER": _DYNAMODB
@@ -74,16 +74,16 @@ KILLED_BY: Final[dict[str, str]] = {
     "IS_DELETED_AS_READ": _DELETION + "test_only_the_tombstone_that_was_seen_is_opened",
     "NOBODY_LOOKED_YET": _DELETION + "test_of_hosts_that_would_look_at_the_same_time_one_looks",
     "LOOKED_AT_AS_READ": _DELETION + "test_of_hosts_that_would_look_at_the_same_time_one_looks",
-    "IS_NOT_RECORDED": "tests/contract/test_audit.py::test_what_was_recorded_is_never_overwritten",
+    "IS_NOT_RECORDED": "tests/contract/test_store.py::TestAudit::test_what_was_recorded_is_never_overwritten",
     "IS_NEW_JOB": _JOBS + "test_a_job_whose_answer_was_lost_is_made_once_and_another_is_not_put_over_it",
     "JOB_IS_AS_READ": _JOBS + "test_of_two_who_have_read_the_same_one_goes_on",
     "NO_SECRET_YET": "tests/dynamodb/test_secret.py::test_of_two_who_find_no_key_one_makes_it",
     "NOBODY_TOOK_YET": _DYNAMODB + "test_rate.py::test_a_sweeper_who_has_seen_nothing_does_not_begin_the_bucket_anew",
-    "AWAKE_ENDS_SOONER": _AWAKE + "test_nobody_takes_back_that_another_one_is_awake_for_longer",
-    "IS_ASLEEP": _AWAKE + "test_of_many_who_would_start_a_sweep_one_does",
+    "AWAKE_ENDS_SOONER": _AWAKE + "TestAwake::test_nobody_takes_back_that_another_one_is_awake_for_longer",
+    "IS_ASLEEP": _AWAKE + "TestAwake::test_of_many_who_would_start_a_sweep_one_does",
     "WAS_EVER_AWAKE": _AWAKE + "test_who_falls_asleep_and_never_was_awake_leaves_nothing_behind",
     "IS_HANDED_OUT_AS_READ": _DYNAMODB + "test_rate.py::test_a_bucket_fills_at_its_rate_for_all_of_them",
-    "SLOT_IS_FREE": _STORE + "TestKey::test_a_second_task_of_the_key_has_to_wait_and_nothing_of_it_changes",
+    "SLOT_IS_FREE": _STORE + "test_a_second_task_of_the_key_has_to_wait_and_nothing_of_it_changes",
     "SLOT_IS_AS_SEEN": _DYNAMODB + "test_slots.py::test_two_claimants_who_both_find_a_leaked_slot_do_not_both_take_it",
     "SLOT_IS_OURS": _DYNAMODB + "test_slots.py::test_a_late_clean_up_does_not_free_the_slot_of_a_claim_that_came_after",
 }

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rdq_core.handlers.registry import Registry
     from rdq_core.testing.embedded import Embedded
 
+pytest.register_assert_rewrite("rdq_core.testing.contract")  # its modules are no test files by name
+
 
 @pytest.fixture
 def rdq_queues() -> Any:

@@ -25,6 +25,7 @@ ONLY_IN: Final = {
     "botocore": ("rdq_core.stores.dynamodb", "rdq_core.handlers.aws_lambda", "rdq_core.runtime", "rdq_core.testing"),
     "aws_lambda_powertools": ("rdq_core.runtime", "functions"),
     "moto": ("rdq_core.testing",),
+    "pytest": ("rdq_core.testing.plugin", "rdq_core.testing.contract"),
     "flask": ("rdq_core.testing",),
     "werkzeug": ("rdq_core.testing",),
     "typer": ("rdq_core.cli",),

@@ -35,6 +35,7 @@ PLANTED = {
     "rdq_core/client/g.py": "from aws_lambda_powertools import Logger",
     "rdq_core/runtime/h.py": "import moto",
     "functions/i.py": "import rich.console",
+    "rdq_core/testing/n.py": "import pytest",
     "infra/cdk/j.py": "from rdq_core.client import Rdq",
     "rdq_core/domain/k.py": "import random",
     "rdq_core/domain/l.py": "import datetime\n\nnow = datetime.datetime.now()",

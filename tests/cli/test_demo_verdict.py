@@ -11,7 +11,7 @@ from rdq_core.cli.demo.verdict import Verdict, judge
 from rdq_core.domain.attempt import Attempt, Outcome
 from rdq_core.domain.task import Status, Task
 from rdq_core.testing.clock import NOON
-from tests.support.factories import a_task
+from rdq_core.testing.contract.factories import a_task
 
 SHA: Final = hashlib.sha256(b"body").hexdigest()
 OUTCOMES: Final = {"s": Outcome.SUCCESS, "f": Outcome.RETRYABLE_FAILURE, "x": Outcome.LEASE_EXPIRED}

@@ -16,8 +16,8 @@ from rdq_core.domain.fingerprint import fingerprint
 from rdq_core.engine.report import QueueReport
 from rdq_core.errors import InputInvalid, NotRegistered, StoreFailed
 from rdq_core.stores.dynamodb.clock import Reading, StorageClock
+from rdq_core.testing.contract.factories import a_task
 from tests.engine.world import QUEUE, World, raises, until
-from tests.support.factories import a_task
 from tests.support.functions import Context, function_of
 
 SYNC = {"function": "charge-fn", "deliver": "envelope"}

@@ -11,8 +11,8 @@ from rdq_core.runtime.system import SystemIds, SystemJitter, SystemSleeper
 from rdq_core.runtime.wiring import dynamodb_client
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 from rdq_core.testing.clock import FrozenClock
-from tests.contract.bench import Bench
-from tests.contract.claiming import claim_all
+from rdq_core.testing.contract.bench import Bench
+from rdq_core.testing.contract.claiming import claim_all
 from tests.support.stores import SHARDS, TABLES
 
 

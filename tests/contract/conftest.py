@@ -8,7 +8,7 @@ import pytest
 from rdq_core.runtime.system import SystemIds
 from rdq_core.stores.memory import MemoryStore
 from rdq_core.testing.clock import FrozenClock
-from tests.contract.bench import Bench
+from rdq_core.testing.contract.bench import Bench
 from tests.contract.stage import Stage
 from tests.support.stores import ALL_ENGINES, EPOCH_OF_TESTS, Dynamo, dynamo_on
 

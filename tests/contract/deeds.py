@@ -16,9 +16,19 @@ from rdq_core.domain.references import Reference, ReferenceKind
 from rdq_core.domain.task import Failure, Status, Task
 from rdq_core.engine.ports import TaskStore
 from rdq_core.errors import RdqError
-from tests.contract.bench import FINGERPRINT, LEASE, RETENTION, Bench, an_op
-from tests.contract.submitting import a_failure_before
-from tests.support.factories import a_failed, a_failure, a_grant, a_lapse, a_result, a_success, a_task, a_task_id, noise
+from rdq_core.testing.contract.bench import FINGERPRINT, LEASE, RETENTION, Bench, an_op
+from rdq_core.testing.contract.factories import (
+    a_failed,
+    a_failure,
+    a_grant,
+    a_lapse,
+    a_result,
+    a_success,
+    a_task,
+    a_task_id,
+    noise,
+)
+from rdq_core.testing.contract.submitting import a_failure_before
 
 BIG: Final = noise(3000)
 EDITED: Final = noise(4000)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from rdq_core.testing.contract.bench import Bench
 from rdq_core.testing.faults import FaultScript
-from tests.contract.bench import Bench
 from tests.contract.deeds import Prepare, Ready
 
 

@@ -9,9 +9,9 @@ import pytest
 from rdq_core.domain.attempt import Outcome
 from rdq_core.domain.task import Status
 from rdq_core.errors import StoreFailed, TaskNotFound
+from rdq_core.testing.contract.bench import Bench
 from rdq_core.testing.faults import Fault, FaultScript, LosesAnswer, LosesRequest
 from tests.contract import deeds
-from tests.contract.bench import Bench
 from tests.contract.deeds import Prepare, Ready, check_whole, run_to_the_end
 from tests.contract.stage import Stage
 

@@ -18,10 +18,10 @@ from rdq_core.domain.lease import Claim
 from rdq_core.domain.lifecycle import Edit
 from rdq_core.engine.ports import Candidate
 from rdq_core.errors import LeaseLost, RdqError
-from tests.contract.bench import Bench
+from rdq_core.testing.contract.bench import Bench
+from rdq_core.testing.contract.factories import a_grant, a_lapse, a_result, a_success, a_task, noise
 from tests.contract.conftest import in_memory, on_tables
 from tests.support.engines import Engine
-from tests.support.factories import a_grant, a_lapse, a_result, a_success, a_task, noise
 from tests.support.stores import dynamo_on
 
 IDS = [f"{number:026d}" for number in range(2)]

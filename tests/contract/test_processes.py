@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.contract.bench import Bench
+from rdq_core.testing.contract.bench import Bench
 from tests.contract.conftest import on_tables
 from tests.support.engines import Engine
 from tests.support.ministack import ROOT

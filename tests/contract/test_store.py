@@ -1,83 +1,48 @@
-"""Every store keeps the whole contract. What it says is in the modules beside this one, a family of promises each."""
+"""Every store keeps the whole contract, of which nothing is left out."""
 
-from tests.contract.claiming import CandidateContract, ClaimContract, LeaseContract
-from tests.contract.dead_letters import CountContract, EditContract, PageContract, PurgeContract, RedriveContract
-from tests.contract.fencing import CancelContract, FenceContract
-from tests.contract.forgetting import ForgetContract
-from tests.contract.handing_over import HandOverContract
-from tests.contract.keys import KeyContract
-from tests.contract.many import ManyContract
-from tests.contract.settling import OutcomeContract, RetentionContract
-from tests.contract.submitting import ReuseContract, SubmitContract
+import sys
+from collections.abc import Iterable
+from inspect import getmembers, isclass
+
+from rdq_core.testing import contract
+from rdq_core.testing.contract import (
+    AuditContract,
+    DeletionContract,
+    JobContract,
+    QueueContract,
+    TaskStoreContract,
+    WakefulnessContract,
+)
 
 
-class TestSubmit(SubmitContract):
+class TestStore(TaskStoreContract):
     pass
 
 
-class TestMany(ManyContract):
+class TestQueues(QueueContract):
     pass
 
 
-class TestForget(ForgetContract):
+class TestDeletion(DeletionContract):
     pass
 
 
-class TestReuse(ReuseContract):
+class TestJobs(JobContract):
     pass
 
 
-class TestCandidates(CandidateContract):
+class TestAudit(AuditContract):
     pass
 
 
-class TestClaim(ClaimContract):
-    pass
+PLUGGED = (TestStore, TestQueues, TestDeletion, TestJobs, TestAudit, WakefulnessContract)
 
 
-class TestLease(LeaseContract):
-    pass
+def test_no_promise_is_hidden_by_another_of_its_name_or_left_out() -> None:
+    modules = [module for name, module in sys.modules.items() if name.startswith(f"{contract.__name__}.")]
+    kinds = {kind for module in modules for name, kind in getmembers(module, isclass) if name.endswith("Contract")}
+    assert sorted(promises(vars(kind) for kind in kinds)) == sorted(promises(dir(kind) for kind in PLUGGED))
 
 
-class TestOutcome(OutcomeContract):
-    pass
-
-
-class TestRetention(RetentionContract):
-    pass
-
-
-class TestFence(FenceContract):
-    pass
-
-
-class TestCancel(CancelContract):
-    pass
-
-
-class TestRedrive(RedriveContract):
-    pass
-
-
-class TestEdit(EditContract):
-    pass
-
-
-class TestPurge(PurgeContract):
-    pass
-
-
-class TestCount(CountContract):
-    pass
-
-
-class TestPage(PageContract):
-    pass
-
-
-class TestHandOver(HandOverContract):
-    pass
-
-
-class TestKey(KeyContract):
-    pass
+def promises(names: Iterable[Iterable[str]]) -> list[str]:
+    return [name for of_kind in names for name in of_kind if name.startswith("test_")]

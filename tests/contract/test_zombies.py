@@ -10,9 +10,9 @@ from contextlib import suppress
 import pytest
 
 from rdq_core.errors import RdqError
+from rdq_core.testing.contract.bench import Bench
 from rdq_core.testing.faults import FaultScript
 from tests.contract import deeds
-from tests.contract.bench import Bench
 from tests.contract.deeds import Meanwhile, Prepare, Ready, check_whole, happens, run_to_the_end, shows
 from tests.contract.stage import Stage
 

@@ -8,8 +8,8 @@ import pytest
 from rdq_core.domain.job import Job, JobState
 from rdq_core.engine.ports import JobStore
 from rdq_core.errors import CorruptItem
+from rdq_core.testing.contract.jobs import FIRST, SECOND, a_job, over
 from rdq_core.testing.faults import Fault, FaultScript, LosesAnswer, LosesRequest
-from tests.contract.test_jobs import FIRST, SECOND, a_job, over
 from tests.support.engines import Engine
 from tests.support.stores import TABLES, dynamo_on
 

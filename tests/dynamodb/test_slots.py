@@ -10,12 +10,12 @@ from rdq_core.domain.lease import Claim
 from rdq_core.domain.task import Status
 from rdq_core.engine.ports import KEY_BUSY, KeyBusy
 from rdq_core.errors import LeaseLost
+from rdq_core.testing.contract.bench import LEASE, Bench
+from rdq_core.testing.contract.factories import a_grant
+from rdq_core.testing.contract.keys import WAYS_OUT, claim_keyed, held
 from rdq_core.testing.faults import FaultScript
-from tests.contract.bench import LEASE, Bench
 from tests.contract.conftest import on_tables
-from tests.contract.keys import WAYS_OUT, claim_keyed, held
 from tests.support.engines import Engine
-from tests.support.factories import a_grant
 from tests.support.stores import dynamo_on
 
 

@@ -26,9 +26,18 @@ from rdq_core.stores.dynamodb.schema import definitions
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 from rdq_core.stores.memory import MemoryStore
 from rdq_core.testing.clock import FrozenClock, NoJitter, SkipsSleep
+from rdq_core.testing.contract.factories import (
+    a_failed,
+    a_failure,
+    a_grant,
+    a_lapse,
+    a_result,
+    a_success,
+    a_task,
+    noise,
+)
 from rdq_core.testing.faults import FaultScript
 from tests.dynamodb.world import CountedIds
-from tests.support.factories import a_failed, a_failure, a_grant, a_lapse, a_result, a_success, a_task, noise
 from tests.support.stores import EPOCH_OF_TESTS, TABLES
 
 QUEUE: Final = "billing"

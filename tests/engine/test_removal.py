@@ -17,8 +17,8 @@ from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import CorruptItem, QueueNotFound, StoreFailed
 from rdq_core.runtime.wiring import Parts
 from rdq_core.testing.clock import FrozenClock
+from rdq_core.testing.contract.factories import a_task
 from tests.engine.world import QUEUE, World, raises
-from tests.support.factories import a_task
 from tests.support.stores import Dynamo
 
 LONG_ENOUGH = SweepLimits(horizon=timedelta(0), linger=timedelta(seconds=2))

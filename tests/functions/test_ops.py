@@ -11,9 +11,9 @@ from rdq_core.errors import StoreFailed
 from rdq_core.ops.requests import OPERATIONS
 from rdq_core.runtime import operating
 from rdq_core.runtime.operating import OpsFunction
+from rdq_core.testing.contract.factories import an_error
 from tests.engine.world import QUEUE
 from tests.ops.crew import Crew
-from tests.support.factories import an_error
 
 ARN = "arn:aws:iam::123456789012:user/ann"
 NOBODY = "01J00000000000000000000000"

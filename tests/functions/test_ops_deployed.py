@@ -14,9 +14,9 @@ from rdq_core.domain.task import Failure
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import connect
 from rdq_core.testing.clock import FrozenClock
+from rdq_core.testing.contract.factories import a_failed, a_grant, a_task
 from tests.support.deployed import Deployment
 from tests.support.engines import Engine
-from tests.support.factories import a_failed, a_grant, a_task
 from tests.support.stores import TABLES
 
 pytestmark = [pytest.mark.ministack, pytest.mark.slow]

@@ -23,9 +23,9 @@ from rdq_core.handlers.results import plain_result
 from rdq_core.ops.lines import payload_lines, task_lines
 from rdq_core.ops.requests import OPERATIONS
 from rdq_core.testing.clock import NOON, FrozenClock
+from rdq_core.testing.contract.factories import a_task
 from tests.fuzzing import desk, functions, stored
 from tests.fuzzing.mutation import any_of, of_bytes, of_data, of_text
-from tests.support.factories import a_task
 
 Throw = Callable[[random.Random], Any]
 

@@ -17,10 +17,10 @@ from rdq_core.runtime.kicking import KickFunction
 from rdq_core.runtime.operating import OpsFunction
 from rdq_core.runtime.sweeping import SweepOrder
 from rdq_core.testing.clock import NOON
+from rdq_core.testing.contract.factories import a_task
 from tests.functions.stage import Stage
 from tests.fuzzing.mutation import of_bytes, of_data, of_item
 from tests.support.events import event
-from tests.support.factories import a_task
 from tests.support.functions import Context
 
 _ROUTES: Final = '{"*": {"queue": "billing", "handler_ref": "charge"}}'

@@ -29,10 +29,10 @@ from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 from rdq_core.stores.dynamodb.values import Reader
 from rdq_core.stores.memory import MemoryStore
 from rdq_core.testing.clock import FrozenClock, NoJitter, SkipsSleep
+from rdq_core.testing.contract.bench import Bench
+from rdq_core.testing.contract.factories import a_failed, a_failure, a_grant, a_task, an_error, noise
 from rdq_core.testing.fake_dynamodb import Database, FakeClient
-from tests.contract.bench import Bench
 from tests.fuzzing.mutation import of_item, of_text
-from tests.support.factories import a_failed, a_failure, a_grant, a_task, an_error, noise
 
 QUEUE: Final = "billing"
 _TABLES: Final = Tables("rdq-tasks", "rdq-dlq", "rdq-control", "rdq-audit")

@@ -18,8 +18,8 @@ from rdq_core.ops.jobs import SETTLES_WITHIN, Jobs
 from rdq_core.ops.orders import Operation, Order
 from rdq_core.ops.selection import Filters, Selection
 from rdq_core.runtime.wiring import Parts
+from rdq_core.testing.contract.factories import a_failed, a_grant, a_success, a_task, an_error
 from tests.engine.world import QUEUE, World
-from tests.support.factories import a_failed, a_grant, a_success, a_task, an_error
 
 ALL = Selection(everything=True)
 ANN = Principal("ann", verified=True)

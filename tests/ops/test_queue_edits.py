@@ -9,8 +9,8 @@ from rdq_core.engine.removal import REFUSES_FOR
 from rdq_core.errors import ConfigConflict, ConfigInvalid, InputInvalid, QueueNotFound, StoreFailed
 from rdq_core.ops.queue_edits import FOR_EVER
 from rdq_core.stores.memory_queues import MemoryQueues
+from rdq_core.testing.contract.factories import a_task
 from tests.ops.office import FILE, Office
-from tests.support.factories import a_task
 
 LEASED = FILE.replace("owner: team-payments", "execution: {lease: 10s, handler_timeout: 9s}")
 

@@ -22,9 +22,9 @@ from rdq_core.ops.orders import Operation, Order
 from rdq_core.ops.selection import Selection
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import Parts, connect
+from rdq_core.testing.contract.factories import a_failed, a_grant, a_task
 from tests.processes.commands import HERE, RDQ, TABLES, Commands
 from tests.support.engines import Engine
-from tests.support.factories import a_failed, a_grant, a_task
 
 pytestmark = [pytest.mark.processes, pytest.mark.ministack]
 

@@ -5,7 +5,7 @@ A test that asks for `store` or `queues` runs on all of them; `on_dynamodb` give
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 import pytest
@@ -22,9 +22,10 @@ from rdq_core.stores.memory_audit import MemoryAudit
 from rdq_core.stores.memory_jobs import MemoryCursorKey, MemoryJobs
 from rdq_core.stores.memory_queues import MemoryQueues
 from rdq_core.testing.clock import FrozenClock, NoJitter, SkipsSleep
+from rdq_core.testing.contract.factories import NOW
 from tests.support.engines import Engine
 
-EPOCH_OF_TESTS: Final = datetime(2035, 7, 20, 12, tzinfo=UTC)
+EPOCH_OF_TESTS: Final = NOW
 """Ahead of every real clock: ministack removes what has expired by its own, in the middle of a test."""
 TABLES: Final = Tables("rdq-tasks", "rdq-dlq", "rdq-control", "rdq-audit")
 

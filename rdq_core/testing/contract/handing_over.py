@@ -8,17 +8,20 @@ from rdq_core.domain.attempt import Code
 from rdq_core.domain.lease import Claim, Unreached
 from rdq_core.domain.task import Failure, Status
 from rdq_core.errors import LeaseLost
-from tests.contract.bench import LEASE, Bench, side_by_side
-from tests.support.factories import a_grant
+from rdq_core.testing.contract.bench import LEASE, Bench, side_by_side
+from rdq_core.testing.contract.factories import a_grant
 
 
 def claimed_again(bench: Bench, task_id: str, *, hands_over: bool = False) -> Claim:
+    """The next claim of a task that is due once more."""
     claim = bench.store.claim(bench.candidate(task_id), a_grant(bench.now, hands_over=hands_over))
     assert claim is not None
     return claim
 
 
 class HandOverContract:
+    """A claim that is handed over is adopted once, or lapses without spending any budget."""
+
     def test_a_claim_says_whether_it_is_handed_over(self, bench: Bench) -> None:
         assert [bench.handed_over().handed_over, bench.claimed().handed_over] == [True, False]
 

@@ -7,8 +7,8 @@ import pytest
 
 from rdq_core.domain.lease import Claim
 from rdq_core.engine.ports import KEY_BUSY, KeyBusy
-from tests.contract.bench import LEASE, Bench, side_by_side
-from tests.support.factories import a_grant
+from rdq_core.testing.contract.bench import LEASE, Bench, side_by_side
+from rdq_core.testing.contract.factories import a_grant
 
 WAYS_OUT: dict[str, Callable[[Bench, Claim], object]] = {
     "complete": lambda bench, claim: bench.complete(claim),
@@ -21,16 +21,20 @@ WAYS_OUT: dict[str, Callable[[Bench, Claim], object]] = {
 
 
 def claim_keyed(bench: Bench, task_id: str) -> Claim | KeyBusy | None:
+    """The claim, or the answer that another task of the key is in flight, or None."""
     return bench.store.claim_keyed(bench.candidate(task_id), a_grant(bench.now))
 
 
 def held(bench: Bench, key: str = "ann") -> Claim:
+    """A claim that holds the key."""
     claim = claim_keyed(bench, bench.submit(concurrency_key=key).id)
     assert isinstance(claim, Claim)
     return claim
 
 
 class KeyContract:
+    """A key is held by one claim at a time, and is free as soon as that has ended."""
+
     def test_a_keyed_claim_leases_the_task_like_any_other(self, bench: Bench) -> None:
         claim = held(bench)
         assert claim.task == bench.store.load(claim)
@@ -105,6 +109,7 @@ class KeyContract:
 
 
 def held_of(bench: Bench, task_id: str) -> Claim:
+    """The claim of a task that is there already, with its key."""
     claim = claim_keyed(bench, task_id)
     assert isinstance(claim, Claim)
     return claim

@@ -3,7 +3,7 @@
 import random
 import secrets
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ from rdq_core.domain.task import Failure, Task, failure_of
 from rdq_core.testing.clock import NOON
 
 QUEUE: Final = "billing"
+NOW: Final = datetime(2035, 7, 20, 12, tzinfo=UTC)
+"""The present of what has no clock that tests move: ahead of real ones, by which engines remove what has expired."""
 _ids = count(1)
 
 

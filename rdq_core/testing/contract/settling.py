@@ -8,8 +8,8 @@ import pytest
 from rdq_core.domain.attempt import Outcome
 from rdq_core.domain.task import Failure, Status
 from rdq_core.errors import LeaseLost
-from tests.contract.bench import RETENTION, Bench
-from tests.support.factories import a_result, an_error, noise
+from rdq_core.testing.contract.bench import RETENTION, Bench
+from rdq_core.testing.contract.factories import a_result, an_error, noise
 
 RESULTS = {
     "nothing": (None, None),

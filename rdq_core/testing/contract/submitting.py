@@ -9,8 +9,8 @@ from rdq_core.domain.attempt import Attempt, AttemptError, Outcome
 from rdq_core.domain.task import Status
 from rdq_core.engine.ports import Submission
 from rdq_core.errors import TaskConflict
-from tests.contract.bench import Bench, side_by_side
-from tests.support.factories import a_result, a_task, a_task_id, an_error, noise
+from rdq_core.testing.contract.bench import Bench, side_by_side
+from rdq_core.testing.contract.factories import a_result, a_task, a_task_id, an_error, noise
 
 PAYLOADS = {
     "every byte value": bytes(range(256)),

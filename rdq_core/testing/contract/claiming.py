@@ -15,8 +15,8 @@ from rdq_core.domain.lifecycle import NO_RESULT
 from rdq_core.domain.task import Status
 from rdq_core.engine.ports import TaskStore
 from rdq_core.errors import LeaseLost
-from tests.contract.bench import LEASE, Bench, pages, side_by_side
-from tests.support.factories import a_failed, a_failure, a_grant, a_lapse, a_success, noise
+from rdq_core.testing.contract.bench import LEASE, Bench, pages, side_by_side
+from rdq_core.testing.contract.factories import a_failed, a_failure, a_grant, a_lapse, a_success, noise
 
 SECOND = timedelta(seconds=1)
 

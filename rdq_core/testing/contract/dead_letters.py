@@ -15,8 +15,8 @@ from rdq_core.domain.lifecycle import NO_EDIT, Edit
 from rdq_core.domain.task import Status, Task
 from rdq_core.engine.ports import Page, QueueCounts
 from rdq_core.errors import RdqError, TaskConflict, TaskNotFound
-from tests.contract.bench import Bench, pages, side_by_side
-from tests.support.factories import an_error, noise
+from rdq_core.testing.contract.bench import Bench, pages, side_by_side
+from rdq_core.testing.contract.factories import an_error, noise
 
 PAGE_SIZES = (1, 2, 7, 100)
 

@@ -11,8 +11,8 @@ import pytest
 from rdq_core.domain.lease import Claim
 from rdq_core.domain.task import Status
 from rdq_core.errors import LeaseLost, TaskConflict, TaskNotFound
-from tests.contract.bench import Bench, side_by_side
-from tests.support.factories import a_grant, a_lapse, a_result, noise, under_token
+from rdq_core.testing.contract.bench import Bench, side_by_side
+from rdq_core.testing.contract.factories import a_grant, a_lapse, a_result, noise, under_token
 
 BIG: Final = 3000
 

@@ -8,8 +8,8 @@ from rdq_core.domain.references import GRACE, Reference, ReferenceKind
 from rdq_core.domain.task import Status
 from rdq_core.engine.ports import Submission
 from rdq_core.errors import LeaseLost, TaskConflict
-from tests.contract.bench import RETENTION, Bench
-from tests.support.factories import a_task, noise
+from rdq_core.testing.contract.bench import RETENTION, Bench
+from rdq_core.testing.contract.factories import a_task, noise
 
 ANN = Reference(ReferenceKind.REQUESTED_BY, "ann@example.org")
 ORDER = Reference(ReferenceKind.TARGET, "order:88213")
@@ -17,6 +17,8 @@ OF_BOTH = {"target": ORDER.value, "requested_by": ANN.value}
 
 
 class ForgetContract:
+    """A forget removes what was there at its moment, whatever state it was in, and nothing else."""
+
     @pytest.mark.parametrize("reference", [ANN, ORDER], ids=lambda reference: str(reference.kind))
     @pytest.mark.parametrize("status", list(Status))
     def test_a_forgotten_task_is_gone_with_all_it_had(self, bench: Bench, status: Status, reference: Reference) -> None:

@@ -8,12 +8,13 @@ import pytest
 from rdq_core.domain.task import Status, Task
 from rdq_core.engine.ports import Submission
 from rdq_core.errors import RdqError, TaskConflict
-from tests.contract.bench import Bench, side_by_side
-from tests.contract.submitting import PAYLOADS, a_failure_before
-from tests.support.factories import a_task, a_task_id, noise
+from rdq_core.testing.contract.bench import Bench, side_by_side
+from rdq_core.testing.contract.factories import a_task, a_task_id, noise
+from rdq_core.testing.contract.submitting import PAYLOADS, a_failure_before
 
 
 def submit_many(bench: Bench, tasks: Sequence[Task]) -> list[Submission | RdqError]:
+    """All of them in one call, one answer each."""
     return bench.store.submit_many(tasks, shards_of=lambda _queue: bench.shards)
 
 
@@ -23,6 +24,8 @@ def created(answers: Sequence[Submission | RdqError]) -> list[bool | None]:
 
 
 class ManyContract:
+    """Many at once are no more and no less than each by itself."""
+
     def test_nothing_to_submit_gives_no_answers(self, bench: Bench) -> None:
         assert submit_many(bench, []) == []
 

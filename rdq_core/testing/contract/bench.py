@@ -20,7 +20,7 @@ from rdq_core.domain.lifecycle import NO_EDIT, Edit, Result
 from rdq_core.domain.task import Status, Task
 from rdq_core.engine.ports import Candidate, Page, TaskStore
 from rdq_core.testing.clock import FrozenClock
-from tests.support.factories import (
+from rdq_core.testing.contract.factories import (
     QUEUE,
     a_failed,
     a_failure,
@@ -40,7 +40,13 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Bench:
-    """A store, and words for what the tests do with it. Every step happens at the clock's present moment."""
+    """A store, and words for what the tests do with it. Every step happens at the clock's present moment.
+
+    `store` is empty, and its time is that of `clock`. `raw` gives all that it keeps under an id: it is compared with
+    itself, and must be empty of a task that was forgotten. `shards` is how many shards tasks are submitted to; tests
+    change it, and the store is to count on its present value. `fellow` makes the same store as another thread would
+    have it; None means that threads may share `store`. `many` is how many dead tasks the longest lists have.
+    """
 
     store: TaskStore
     clock: FrozenClock
