@@ -24,7 +24,7 @@ export UV_LINK_MODE := copy
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test fast check lint e2e mutations simulate fuzz test-processes reference package lock clean
+.PHONY: help demo test fast check lint e2e mutations simulate fuzz chaos test-processes reference package lock clean
 
 help: ## Print what make can do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ test: $(READY) $(MINISTACK_READY) $(INFRA_READY) ## All tests but those that kil
 
 test-processes: $(READY) $(MINISTACK_READY) ## Real workers, killed in the middle of their work
 	$(BIN)/pytest -q -m processes $(ARGS)
+
+chaos: $(READY) $(MINISTACK_READY) ## Two minutes of workers killed and stopped at random
+	CHAOS_TASKS=2000 $(BIN)/pytest -q -rP tests/processes/test_chaos.py $(ARGS)
 
 e2e: $(READY) $(MINISTACK_READY) $(INFRA_READY) ## The shipped templates, deployed: submit to redrive
 	$(BIN)/pytest -q tests/e2e $(ARGS)

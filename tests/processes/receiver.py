@@ -1,10 +1,59 @@
-"""The oracle of the process tests: an HTTP server that can hold requests, and whose log no process of rdq can touch."""
+"""The oracle of the process tests: an HTTP server whose log no process of rdq can touch."""
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+
+
+class Receiver(ABC):
+    """Listens on this machine alone, from its making to its end."""
+
+    def __init__(self) -> None:
+        self._server = _Server(("127.0.0.1", 0), _handler_of(self))
+        self._thread = threading.Thread(target=self._server.serve_forever, args=[0.02], daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}/"
+
+    @abstractmethod
+    def answer(self, headers: Message, body: bytes) -> int:
+        """The HTTP status of a request, when it may be sent. Called from a thread of the request's own."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """The connections of killed workers are gone: that is the test."""
+
+
+def _handler_of(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(receiver.answer(self.headers, body))
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's signature
+            """The log is kept elsewhere."""
+
+    return Handler
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +64,7 @@ class Request:
     body: bytes
 
 
-class HoldingReceiver:
+class HoldingReceiver(Receiver):
     """Answers every request, but from the `hold_from`-th on keeps those of one worker open: the one that sent it."""
 
     def __init__(self, *, hold_from: int) -> None:
@@ -25,13 +74,7 @@ class HoldingReceiver:
         self._held: list[Request] = []
         self._is_open = False
         self.victim: int | None = None
-        self._server = _Server(("127.0.0.1", 0), _handler_of(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, args=[0.02], daemon=True)
-        self._thread.start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/"
+        super().__init__()
 
     @property
     def log(self) -> Sequence[Request]:
@@ -50,8 +93,9 @@ class HoldingReceiver:
             self._is_open = True
             self._changed.notify_all()
 
-    def take(self, request: Request) -> None:
-        """Log a request; return when it may be answered."""
+    def answer(self, headers: Message, body: bytes) -> int:
+        """Log the request."""
+        request = Request(headers["X-Task"], int(headers["X-Attempt"]), int(headers["X-Worker"]), body)
         with self._changed:
             self._log.append(request)
             if len(self._log) >= self._hold_from and self.victim is None:
@@ -60,36 +104,45 @@ class HoldingReceiver:
                 self._held.append(request)
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._is_open, 60)
-
-    def __enter__(self) -> Self:
-        return self
+        return 204
 
     def __exit__(self, *exc_info: object) -> None:
         self.release()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().__exit__(*exc_info)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 64
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What one request did, or would have done: those that came after one with a newer fence were refused."""
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """The killed worker's connections are gone: that is the test."""
+    task_id: str
+    attempt_no: int
+    fence: int
+    worker: int
+    was_refused: bool
 
 
-def _handler_of(receiver: HoldingReceiver) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            task_id, attempt_no = self.headers["X-Task"], int(self.headers["X-Attempt"])
-            receiver.take(Request(task_id, attempt_no, int(self.headers["X-Worker"]), body))
-            self.send_response(204)
-            self.end_headers()
+class FencedReceiver(Receiver):
+    """Refuses a fencing token older than one it has seen of the same task, as what handlers change should."""
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's signature
-            """The log is kept elsewhere."""
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._newest: dict[str, int] = {}
+        self._effects: list[Effect] = []
+        super().__init__()
 
-    return Handler
+    @property
+    def effects(self) -> Sequence[Effect]:
+        """All of them, in the order in which they came."""
+        with self._lock:
+            return tuple(self._effects)
+
+    def answer(self, headers: Message, body: bytes) -> int:
+        """Have the effect unless it is stale."""
+        task_id, fence = headers["X-Task"], int(headers["X-Fence"])
+        with self._lock:
+            newest = self._newest.get(task_id, 0)
+            self._newest[task_id] = max(fence, newest)
+            effect = Effect(task_id, int(headers["X-Attempt"]), fence, int(headers["X-Worker"]), fence < newest)
+            self._effects.append(effect)
+        return 409 if effect.was_refused else 204
