@@ -41,7 +41,7 @@ test: $(READY) $(MINISTACK_READY) $(INFRA_READY) ## All tests but those that kil
 test-processes: $(READY) $(MINISTACK_READY) ## Real workers, killed in the middle of their work
 	$(BIN)/pytest -q -m processes $(ARGS)
 
-chaos: $(READY) $(MINISTACK_READY) ## Two minutes of workers killed and stopped at random
+chaos: $(READY) $(MINISTACK_READY) ## Two minutes of real workers killed and stopped
 	CHAOS_TASKS=2000 $(BIN)/pytest -q -rP tests/processes/test_chaos.py $(ARGS)
 
 e2e: $(READY) $(MINISTACK_READY) $(INFRA_READY) ## The shipped templates, deployed: submit to redrive
