@@ -24,6 +24,11 @@ _PATIENCE: Final = 60.0
 _GLANCE: Final = 0.1
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A function that has ended no longer listens: that is what is tried."""
+
+
 class RealFunction:
     """One function, as a Lambda client sees it: `invoke` of any name calls it. Its code is a module `charge`."""
 
@@ -36,7 +41,7 @@ class RealFunction:
         self._environ = dict(environ or {})
         self._requests: queue.Queue[dict[str, Any]] = queue.Queue()
         self._answers: queue.Queue[tuple[bytes, bool]] = queue.Queue()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
