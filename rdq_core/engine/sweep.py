@@ -172,7 +172,7 @@ class _Sweep:
                 if begins_cycle:
                     self._parts.renewals.step()
                     self._do_chores()
-                wakes.append(self._upcoming.get(_CHORES))
+                wakes.append(self._chores_at())
                 next_look = min((moment for moment in wakes if moment is not None), default=None)
                 # A run that began or ended since may have left work that this look didn't see.
                 if self._changes == changes and self._is_done(next_look):
@@ -225,6 +225,11 @@ class _Sweep:
         if self._limits.deadline is not None:
             until = min(until, self._limits.deadline)
         self._note_upcoming(_CHORES, self._parts.chores.step(until=until))
+
+    def _chores_at(self) -> datetime | None:
+        """When there is the next slice of them: with a cycle, and not before they are due."""
+        due_at = self._upcoming.get(_CHORES)
+        return None if due_at is None else max(due_at, self._next_cycle)
 
     # -- when to go on ------------------------------------------------------------------------------------------
 

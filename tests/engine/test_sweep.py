@@ -1,10 +1,12 @@
 import threading
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
 from rdq_core import Outcome, Status
+from rdq_core.config.settings import QueueSettings
 from rdq_core.domain.lease import Grant
 from rdq_core.engine.events import EventName
 from rdq_core.engine.stopping import Stop
@@ -279,3 +281,31 @@ def test_a_report_tells_each_queue_apart() -> None:
     world.submit(queue="mail")
     report = world.sweeper.sweep(NOW_ONLY)
     assert {queue: counts.completed for queue, counts in report.queues.items()} == {QUEUE: 1, "mail": 1}
+
+
+class NeverDone:
+    """Work besides of which there is always more at once."""
+
+    def __init__(self, world: World) -> None:
+        self.clock = world.clock
+        self.slices = 0
+
+    def step(self, *, until: datetime) -> datetime:
+        self.slices += 1
+        return self.clock.now()
+
+
+def test_work_besides_is_gone_on_with_each_second_and_never_in_a_spin() -> None:
+    world = World()
+    chores, looks, settings = NeverDone(world), [], world.queues.settings
+
+    def counted(queue: str, **options: Any) -> QueueSettings:
+        looks.append(queue)
+        if len(looks) > 100:
+            pytest.fail("it spins")
+        return settings(queue, **options)
+
+    world.queues.settings = counted  # type: ignore[method-assign]
+    world.sweeper._parts = replace(world.sweeper._parts, chores=chores)
+    world.sweep(SweepLimits(horizon=None, deadline=world.clock.now() + timedelta(seconds=5)))
+    assert chores.slices == 5
