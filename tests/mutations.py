@@ -63,7 +63,7 @@ KILLED_BY: Final[dict[str, str]] = {
     "IS_FORGOTTEN_NO_LATER": _DYNAMODB + "test_references.py::test_the_tombstone_of_a_later_forget_stands",
     "IS_NOT_FORGOTTEN_SINCE": _DYNAMODB
     + "test_preparing.py::test_what_was_forgotten_since_it_was_prepared_is_not_committed",
-    "IS_UNCONFIGURED": _QUEUES + "test_of_writers_who_read_the_same_revision_one_wins",
+    "IS_UNCONFIGURED": _DYNAMODB + "test_control.py::test_of_two_who_declare_a_new_queue_the_first_one_stays",
     "IS_CONFIGURED": _QUEUES + "test_a_queue_that_is_not_there_is_not_made_by_pausing_or_overriding_it",
     "IS_DECLARED_AS_READ": _DYNAMODB + "test_control.py::test_a_deploy_in_between_is_a_conflict_and_stays",
     "IS_OVERRIDDEN_AS_READ": _DYNAMODB

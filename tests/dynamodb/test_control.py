@@ -246,6 +246,16 @@ def test_an_override_written_in_between_raises_the_shards_for_good(on_dynamodb: 
     assert on_dynamodb.queues().stored("billing") == after
 
 
+def test_of_two_who_declare_a_new_queue_the_first_one_stays(on_dynamodb: Dynamo) -> None:
+    client = on_dynamodb.engine.dynamodb
+    with FaultScript(client) as faults:
+        faults.interleave(lambda: declare(on_dynamodb, owner="faster"), "UpdateItem")
+        with pytest.raises(ConfigConflict):
+            on_dynamodb.queues(client).put_declared("billing", {"owner": "slower"}, {}, expected_revision=0)
+
+    assert on_dynamodb.queues().settings("billing").owner == "faster"
+
+
 def test_a_deploy_in_between_is_a_conflict_and_stays(on_dynamodb: Dynamo) -> None:
     declare(on_dynamodb, owner="one")
     client = on_dynamodb.engine.dynamodb
