@@ -43,8 +43,9 @@ def submit(data: Any) -> None:
 
 
 def forget(target: str) -> None:
-    """Everything of a target is forgotten."""
+    """Everything of a target is forgotten, whatever was submitted with it: afterwards there is nothing left of it."""
     rdq: Rdq = _local().rdq
+    rdq.forget(target=target)
     assert rdq.forget(target=target) == 0
 
 
