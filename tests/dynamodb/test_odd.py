@@ -296,3 +296,23 @@ def test_what_unpacks_to_more_than_rdq_ever_packs_is_corrupt_and_takes_no_memory
 def test_json_that_is_nested_too_deeply_is_corrupt() -> None:
     with pytest.raises(CorruptItem, match="JSON"):
         Reader({str(Attr.META): {"B": b"[" * 3000}}, "a body").maybe_json(Attr.META)
+
+
+@pytest.mark.parametrize("dead_at", ["1.5", "-1E-130", "1E+125"])
+@pytest.mark.parametrize("limit", [1, 10])
+def test_an_entry_with_no_whole_number_as_its_time_stops_no_list(world: World, dead_at: str, limit: int) -> None:
+    first, odd, last = (encode_id(number) for number in (1, 2, 3))
+    for task_id in (first, odd, last):
+        world.dead(task_id)
+    world.client.update_item(
+        TableName=TABLES.dlq,
+        Key={"task_id": {"S": odd}, "kind": {"S": "D"}},
+        UpdateExpression="SET dead_at = :odd",
+        ExpressionAttributeValues={":odd": {"N": dead_at}},
+    )
+    listed, page = [], world.store.dead(QUEUE, limit=limit)
+    listed += [entry.task_id for entry in page.items]
+    while page.next is not None:
+        page = world.store.dead(QUEUE, limit=limit, after=page.next)
+        listed += [entry.task_id for entry in page.items]
+    assert sorted(listed) == [first, last]

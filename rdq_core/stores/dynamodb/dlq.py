@@ -8,6 +8,7 @@ import heapq
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from rdq_core.domain.dead import DeadEntry
@@ -17,7 +18,7 @@ from rdq_core.errors import CorruptItem
 from rdq_core.stores.dynamodb.access import Access, key
 from rdq_core.stores.dynamodb.records import read_entry
 from rdq_core.stores.dynamodb.schema import DEAD_INDEX, ENTRY, Attr, queue_shard
-from rdq_core.stores.dynamodb.values import Item, Reader, number, text
+from rdq_core.stores.dynamodb.values import Item, Reader, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class DeadLetters:
             request["ExclusiveStartKey"] = {
                 **key(task_id, ENTRY),
                 Attr.QUEUE_SHARD: partition,
-                Attr.DEAD_AT: number(int(dead_at)),
+                Attr.DEAD_AT: {"N": dead_at},
             }
         answer = self._access.sender.query(request, {":queue_shard": partition})
         return _Head(shard, answer["Items"], "LastEvaluatedKey" in answer)
@@ -103,8 +104,9 @@ def _merged(heads: list[_Head]) -> Iterator[tuple[int, Item]]:
             return
 
 
-def _died(item: Item) -> int:
-    return int(item[Attr.DEAD_AT]["N"])
+def _died(item: Item) -> Decimal:
+    # An entry that was edited by hand may have any number there, and must not keep the others from being listed.
+    return Decimal(item[Attr.DEAD_AT]["N"])
 
 
 def _readable(item: Item, now: datetime) -> DeadEntry | None:
