@@ -78,7 +78,9 @@ def _first(refusals: list[ConfigInvalid], problems: Sequence[ErrorDetails], line
 
 
 def _explained(keys: Any, problem: ErrorDetails, path: str, lines: Lines) -> ConfigInvalid:
-    loc = tuple(step for step in problem["loc"] if step != _BAD_KEY)
+    loc = problem["loc"]
+    if loc[-1:] == (_BAD_KEY,) and problem["type"] != "extra_forbidden":  # else it is a key that is called like this
+        loc = loc[:-1]
     where, value, line = joined(path, loc), problem["input"], lines.get(loc)
     match problem["type"]:
         case "extra_forbidden":

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rdq_core.config.document import Document, assign, parse_document
+from rdq_core.config.document import Document, assign, document_of, parse_document
 from rdq_core.config.reader import read
 from rdq_core.errors import ConfigInvalid
 from tests.config.files import FULL, a_file, refused
@@ -187,3 +187,10 @@ def test_a_bad_assignment_is_refused_under_its_own_key(assignment: str, message:
     with pytest.raises(ConfigInvalid) as caught:
         assign({}, [assignment])
     assert message in caught.value.message
+
+
+def test_a_key_called_like_the_validators_own_mark_is_refused_like_any_other() -> None:
+    with pytest.raises(ConfigInvalid):
+        document_of({"config_version": 1, "queues": {"billing": {"[key]": 1}}})
+    with pytest.raises(ConfigInvalid):
+        document_of({"[key]": None})

@@ -4,6 +4,7 @@ from datetime import timedelta
 import pytest
 
 from rdq_core.config.settings import RateLimit
+from rdq_core.errors import CorruptItem
 from rdq_core.runtime.system import SystemIds, SystemSleeper
 from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
 from rdq_core.stores.dynamodb.schema import Tables, create_tables
@@ -73,3 +74,12 @@ def test_an_answer_that_was_lost_hands_nothing_out_twice(engine_with_tables: Eng
 def test_queues_have_buckets_of_their_own(engine_with_tables: Engine) -> None:
     limiter = a_limiter(engine_with_tables.dynamodb)
     assert [limiter.take(queue, 10, TEN, now=NOON) for queue in ("billing", "mail")] == [10, 10]
+
+
+def test_a_bucket_that_was_edited_into_no_whole_number_is_told(engine_with_tables: Engine) -> None:
+    client = engine_with_tables.dynamodb
+    a_limiter(client).take("billing", 1, TEN, now=NOON)
+    (item,) = client.scan(TableName=TABLES.control)["Items"]
+    client.put_item(TableName=TABLES.control, Item={**item, "handed_out_until": {"N": "1.5"}})
+    with pytest.raises(CorruptItem, match="handed_out_until"):
+        a_limiter(client).take("billing", 1, TEN, now=NOON)

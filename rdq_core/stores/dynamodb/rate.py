@@ -16,7 +16,7 @@ from rdq_core.engine.ports import IdSource, Jitter, Sleeper
 from rdq_core.stores.dynamodb.expressions import IS_HANDED_OUT_AS_READ, NOBODY_TOOK_YET, all_of, change
 from rdq_core.stores.dynamodb.schema import Attr, Tables
 from rdq_core.stores.dynamodb.transact import ConditionFailed, Sender, update_of
-from rdq_core.stores.dynamodb.values import Item, number, text
+from rdq_core.stores.dynamodb.values import Item, Reader, number, text
 
 _TRIES: Final = 6
 _MICROS: Final = 1000
@@ -78,4 +78,5 @@ def _key(queue: str) -> Item:
 
 
 def _until(row: Mapping[str, Any]) -> int:
-    return int(row.get(Attr.HANDED_OUT_UNTIL, {}).get("N", "0"))
+    """Raises CorruptItem for a bucket that was edited by hand into no whole number."""
+    return Reader(row, "the bucket of a rate limit").maybe_number(Attr.HANDED_OUT_UNTIL) or 0
