@@ -18,6 +18,7 @@ from typing import Any, Final
 import yaml
 
 from rdq_core.config.document import Document, document_of, parse_document
+from rdq_core.domain.limits import MAX_SHORT_TEXT_BYTES
 from rdq_core.domain.text import truncate
 from rdq_core.engine.audit import Principal
 from rdq_core.errors import ConfigConflict, InputInvalid, QueueNotFound, RdqError
@@ -31,6 +32,7 @@ Send = Callable[[str, bytes], None]
 
 _REASON_BYTES: Final = 1024
 _MARGIN: Final = timedelta(seconds=3)
+_KINDS: Final = ("Create", "Update", "Delete")
 _FAILED: Final = "!failed"
 _TEXTS: Final = frozenset({"owner", "runbook", "function", "handler_version", "field"})
 _TRIES: Final = 3
@@ -64,7 +66,8 @@ class _Work:
     def __init__(self, parts: Parts, event: Mapping[str, Any]) -> None:
         self._parts = parts
         self._event = event
-        self._principal = Principal(f"cloudformation: {event.get('StackId', 'unknown')}"[:256], verified=False)
+        name = truncate(f"cloudformation: {event.get('StackId', 'unknown')}", MAX_SHORT_TEXT_BYTES)
+        self._principal = Principal(name, verified=False)
         self._owner = _made(event)
         self.answer: dict[str, Any] | None = None
 
@@ -80,10 +83,12 @@ class _Work:
 
     def _done(self) -> dict[str, Any]:
         kind = self._event["RequestType"]
+        if kind not in _KINDS:
+            raise InputInvalid("RequestType", f"is none of {', '.join(_KINDS)}")
         if kind == "Delete":
             made = not str(self._event.get("PhysicalResourceId", "")).endswith(_FAILED)
             return self._leave(self._queues_of("ResourceProperties")) if made else {}
-        wanted = checked(_file(self._event.get("ResourceProperties", {})))
+        wanted = checked(_file(self._event.get("ResourceProperties")))
         gone = self._queues_of("OldResourceProperties") - set(wanted.queues) if kind == "Update" else set()
         self._declare(wanted)
         self._parts.cursor_key.key()  # so that those who may only read find one
@@ -123,7 +128,7 @@ class _Work:
     def _queues_of(self, properties: str) -> set[str]:
         """The queues that properties name, without those that aren't configured. What can't be read names none."""
         try:
-            named = _file(self._event.get(properties, {})).queues
+            named = _file(self._event.get(properties)).queues
         except RdqError:
             return set()
         return set(named) & set(self._parts.queues.all())
@@ -132,12 +137,19 @@ class _Work:
         return self._parts.editor(self._principal)
 
 
-def _file(properties: Mapping[str, Any]) -> Document:
+def _file(properties: object) -> Document:
     """The file in a resource's properties. CloudFormation makes text of every number and truth value on its way."""
+    if not isinstance(properties, Mapping):
+        raise InputInvalid("ResourceProperties", "must be an object")
     text, config = properties.get("Text"), properties.get("Config")
     if (text is None) == (config is None):
         raise InputInvalid("Config", "is missing: give Config, or the file as Text")
-    return parse_document(text) if text is not None else document_of(_typed(config))
+    if not isinstance(text, str | None):
+        raise InputInvalid("Text", "must be text: a configuration file")
+    try:
+        return parse_document(text) if text is not None else document_of(_typed(config))
+    except RecursionError:
+        raise InputInvalid("Config", "is nested too deeply") from None
 
 
 def _typed(value: Any, key: str = "") -> Any:
@@ -148,7 +160,7 @@ def _typed(value: Any, key: str = "") -> Any:
         return value
     try:
         read = yaml.safe_load(value)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):  # text that only looks like something of YAML's
         return value
     return read if isinstance(read, int | float) else value
 
@@ -177,7 +189,7 @@ def _answer(event: Mapping[str, Any], status: str, data: Mapping[str, Any]) -> d
 def _made(event: Mapping[str, Any]) -> str:
     """The physical id of the resource."""
     name = f"{event.get('StackId')}/{event.get('LogicalResourceId')}"
-    return f"rdq-queues-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return f"rdq-queues-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:16]}"
 
 
 def put_answer(url: str, body: bytes) -> None:

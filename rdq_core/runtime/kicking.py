@@ -15,7 +15,7 @@ from rdq_core.config.settings import Host, QueueSettings
 from rdq_core.domain.task import Status
 from rdq_core.domain.times import to_millis
 from rdq_core.engine.vigil import AWAKE_FOR
-from rdq_core.errors import StoreFailed
+from rdq_core.errors import InputInvalid, StoreFailed
 from rdq_core.runtime.hosting import FunctionHost
 from rdq_core.stores.dynamodb.owner import text_of
 from rdq_core.stores.dynamodb.schema import STATE, Attr, queue_of
@@ -33,12 +33,13 @@ class KickFunction:
         self._host = host
         self._parts = host.parts
 
-    def kick(self, records: Iterable[Mapping[str, Any]]) -> list[str]:
+    def kick(self, event: object) -> list[str]:
         """Start one sweep for the queues that have new work and no sweep awake; which they are.
 
         Raises whatever refused the start: the batch must be delivered again. Records that come twice or late do no
-        harm.
+        harm. Raises InputInvalid for what is no batch of a stream.
         """
+        records = _records(event)
         served = self._served()
         horizon = to_millis(self._parts.clock.now() + SOON)
         queues = dict.fromkeys(queue for record in records if (queue := _queue_with_work(record, horizon)) in served)
@@ -54,9 +55,12 @@ class KickFunction:
             raise
         return booked
 
-    def clean_up(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Delete what removed and replaced rows leave behind. Raises StoreFailed: deliver the batch again."""
-        for record in records:
+    def clean_up(self, event: object) -> None:
+        """Delete what removed and replaced rows leave behind. Raises StoreFailed: deliver the batch again.
+
+        Raises InputInvalid for what is no batch of a stream.
+        """
+        for record in _records(event):
             self._parts.store.clean_up(record)
 
     def _served(self) -> frozenset[str]:
@@ -72,6 +76,23 @@ class KickFunction:
                 self._parts.wakefulness.fall_asleep(queue)
             except StoreFailed as failed:  # it ends by itself in two seconds, before the batch is given up
                 self._parts.on_error(failed, where=f"taking back the start of a sweep of queue {queue}")
+
+
+def _records(event: object) -> list[Mapping[str, Any]]:
+    """The records of a stream's batch. Their images are items of DynamoDB's, where they have any."""
+    records = event.get("Records") if isinstance(event, Mapping) else None
+    if not isinstance(records, list) or not all(map(_is_of_a_stream, records)):
+        raise InputInvalid("event", "is no batch of a DynamoDB stream")
+    return records
+
+
+def _is_of_a_stream(record: object) -> bool:
+    images = record.get("dynamodb", {}) if isinstance(record, Mapping) else None
+    return isinstance(images, Mapping) and all(_is_item(images.get(name) or {}) for name in ("OldImage", "NewImage"))
+
+
+def _is_item(image: object) -> bool:
+    return isinstance(image, Mapping) and all(isinstance(value, Mapping) for value in image.values())
 
 
 def _is_the_sweepers(settings: QueueSettings) -> bool:

@@ -1,11 +1,9 @@
 """The ops function: operator requests directly, through a function URL, or as a CloudFormation custom resource.
 
 The invariant: whatever happens, an answer comes, within what Lambda lets pass; and who asked is on record as verified
-only when IAM says so.
+only when IAM says so, which it does through the function URL alone.
 """
 
-import base64
-import binascii
 import json
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,10 +13,11 @@ from rdq_core.domain.text import truncate
 from rdq_core.engine.audit import Principal
 from rdq_core.errors import InputInvalid
 from rdq_core.ops.requests import answer as answer_request
+from rdq_core.runtime import function_url
 from rdq_core.runtime.cloudformation import CustomResource
 from rdq_core.runtime.invocation import remaining_of
 from rdq_core.runtime.log import log_error
-from rdq_core.runtime.problems import Forbidden, problem_of
+from rdq_core.runtime.problems import problem_of
 from rdq_core.runtime.wiring import Parts
 
 MOST_BYTES: Final = 5 * 1024 * 1024
@@ -37,18 +36,18 @@ class OpsFunction:
         """The answer to an event. Raises nothing."""
         if isinstance(event, Mapping) and "ResponseURL" in event and "RequestType" in event:
             return self._resource.handle(event, remaining_of(context))
-        if isinstance(event, Mapping) and isinstance(event.get("requestContext"), Mapping):
-            return self._over_http(event)
+        if function_url.is_call(event):
+            return self._over_http(event, context)
         try:
-            document = _document(event)
+            document = function_url.object_of("event", event)
             return self._answer(document, _claimed(document.pop("principal", None)))
         except Exception as error:  # noqa: BLE001 - the last line of defence makes a problem of all of them
             return {"problem": _told(error)}
 
-    def _over_http(self, event: Mapping[str, Any]) -> dict[str, Any]:
+    def _over_http(self, event: Mapping[str, Any], context: Any) -> dict[str, Any]:
         try:
-            who = _verified(event["requestContext"])
-            return _response(200, self._answer(_body(event), who), "application/json")
+            who = function_url.caller_of(event, context)
+            return _response(200, self._answer(function_url.request_of(event), who), "application/json")
         except Exception as error:  # noqa: BLE001 - the same
             problem = _told(error)
             return _response(problem["status"], problem, "application/problem+json")
@@ -79,32 +78,6 @@ def _cut(answer: dict[str, Any]) -> dict[str, Any]:
     if len(json.dumps(answer).encode()) > MOST_BYTES:
         raise InputInvalid("request", "has an answer that is too large for Lambda; ask the tables themselves")
     return answer
-
-
-def _document(event: object) -> dict[str, Any]:
-    if not isinstance(event, Mapping):
-        raise InputInvalid("event", "must be an object with op", hint='{"op": "status"}')
-    return dict(event)
-
-
-def _body(event: Mapping[str, Any]) -> dict[str, Any]:
-    method = event["requestContext"].get("http", {}).get("method")
-    if method != "POST":
-        raise InputInvalid("method", f"is {method}; operator requests are sent by POST")
-    try:
-        body = event.get("body") or ""
-        text = base64.b64decode(body, validate=True) if event.get("isBase64Encoded") else body
-        return _document(json.loads(text))
-    except (binascii.Error, ValueError, RecursionError):
-        raise InputInvalid("body", "is not JSON", hint='{"op": "status"}') from None
-
-
-def _verified(context: Mapping[str, Any]) -> Principal:
-    """Whom IAM has let in. Without it the URL is open to everybody, and nobody is let in here."""
-    arn = ((context.get("authorizer") or {}).get("iam") or {}).get("userArn")
-    if not isinstance(arn, str) or not arn:
-        raise Forbidden("this function URL has no IAM auth", hint="give it AuthType: AWS_IAM")
-    return Principal(truncate(arn, MAX_SHORT_TEXT_BYTES), verified=True)
 
 
 def _claimed(name: object) -> Principal:

@@ -274,6 +274,30 @@ def test_a_bug_is_answered_too_and_tells_nothing_private(stack: Stack, monkeypat
     assert "a secret" not in answer["Reason"]
 
 
+ODD: dict[str, dict[str, Any]] = {
+    "a kind that is none": {"RequestType": "Upsert"},
+    "a kind that is a list": {"RequestType": ["Create"]},
+    "properties that are text": {"ResourceProperties": "queues"},
+    "properties that are missing": {"ResourceProperties": None},
+    "a file that is a number": {"ResourceProperties": {"Text": 5}},
+    "a configuration that is a list": {"ResourceProperties": {"Config": ["email"]}},
+    "a number too long for one": {"ResourceProperties": config(email={"retry": {"max_attempts": "9" * 5000}})},
+    "brackets without end": {"ResourceProperties": config(email={"retry": {"max_attempts": "[" * 5000}})},
+    "surrogates": {"StackId": "\ud800", "LogicalResourceId": "\ud800", "RequestType": 5},
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_an_event_that_makes_no_sense_is_answered_with_what_is_wrong(odd: str) -> None:
+    sent: list[bytes] = []
+    resource = CustomResource(World().parts, send=lambda _url, body: sent.append(body))
+    event = {"RequestType": "Create", "ResponseURL": URL, "ResourceProperties": config(email={}), **ODD[odd]}
+    resource.handle(event)
+    (answer,) = map(json.loads, sent)
+    assert answer["Status"] == "FAILED"
+    assert "bug" not in answer["Reason"]
+
+
 def test_out_of_time_it_still_answers(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     hangs = threading.Event()
 

@@ -13,6 +13,7 @@ from rdq_core.domain.task import Status, Task
 from rdq_core.domain.times import to_millis
 from rdq_core.engine.ports import Candidate, Page
 from rdq_core.engine.sweep import SweepLimits
+from rdq_core.errors import InputInvalid
 from rdq_core.runtime.kicking import KickFunction
 from rdq_core.stores.memory import MemoryStore
 from tests.engine.world import QUEUE
@@ -42,7 +43,7 @@ class Kicked(Stage):
     """A stage with the kick function's host; `started` are the sweeps that it starts."""
 
     def kick(self, *records: dict[str, Any]) -> list[str]:
-        return KickFunction(self.host).kick(records)
+        return KickFunction(self.host).kick({"Records": list(records)})
 
     @property
     def now(self) -> datetime:
@@ -143,8 +144,30 @@ def test_cleaning_up_gives_each_record_to_the_store() -> None:
 
     parts = replace(stage.world.parts, store=Sees(clock=stage.world.clock, ids=stage.world.ids))
     records = [record(None, image(stage.now)), stage.new()]
-    KickFunction(replace(stage.host, parts=parts)).clean_up(records)
+    KickFunction(replace(stage.host, parts=parts)).clean_up({"Records": records})
     assert seen == records
+
+
+ODD: dict[str, Any] = {
+    "nothing": None,
+    "a list": [],
+    "no records": {},
+    "records that are text": {"Records": "INSERT"},
+    "a record that is none": {"Records": [5]},
+    "images that are none": {"Records": [{"dynamodb": ["row"]}]},
+    "an image that is text": {"Records": [{"dynamodb": {"NewImage": "row"}}]},
+    "an image of plain values": {"Records": [{"dynamodb": {"OldImage": {"kind": "T"}}}]},
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_what_is_no_batch_of_a_stream_is_refused_and_nothing_is_done(odd: str) -> None:
+    stage = Kicked()
+    function = KickFunction(stage.host)
+    for deed in (function.kick, function.clean_up):
+        with pytest.raises(InputInvalid, match=r"^event: is no batch of a DynamoDB stream$"):
+            deed(ODD[odd])
+    assert stage.started.events == []
 
 
 # -- no gap -----------------------------------------------------------------------------------------------------------

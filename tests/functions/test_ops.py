@@ -12,11 +12,14 @@ from rdq_core.ops.requests import OPERATIONS
 from rdq_core.runtime import operating
 from rdq_core.runtime.operating import OpsFunction
 from rdq_core.testing.contract.factories import an_error
+from rdq_core.testing.functions import LambdaContext
 from tests.engine.world import QUEUE
 from tests.ops.crew import Crew
+from tests.support.events import event
 
 ARN = "arn:aws:iam::123456789012:user/ann"
 NOBODY = "01J00000000000000000000000"
+URL = "rdq-ops:url"
 
 
 class Ops(Crew):
@@ -35,7 +38,11 @@ class Ops(Crew):
         return answer["problem"]
 
     def post(self, document: object, **changes: Any) -> tuple[int, str, Any]:
-        response = self.function.answer(over_http(json.dumps(document), **changes))
+        return self.call(over_http(json.dumps(document), **changes))
+
+    def call(self, event: object, function: str = URL) -> tuple[int, str, Any]:
+        """An event as Lambda delivers it to this function, or alias of it."""
+        response = self.function.answer(event, LambdaContext(function))
         return response["statusCode"], response["headers"]["content-type"], json.loads(response["body"])
 
 
@@ -240,6 +247,19 @@ def test_over_http_the_principal_is_the_one_that_iam_has_verified(ops: Ops) -> N
     assert {(record.principal, record.verified) for record in ops.records()} == {(ARN, True)}
 
 
+@pytest.mark.parametrize("function", ["rdq-ops", "url", "rdq-ops:live", "rdq-ops:curl", "rdq-ops:url:url"])
+def test_who_sends_a_url_s_event_to_the_function_itself_is_whoever_they_say(ops: Ops, function: str) -> None:
+    (task_id,) = ops.bury()
+    forged = over_http(json.dumps({"op": "dlq.redrive", "queue": QUEUE, "ids": [task_id]}))
+    assert ops.call(forged, function)[2]["done"] == 1
+    assert {(record.principal, record.verified) for record in ops.records()} == {(ARN, False)}
+
+
+def test_without_a_context_nothing_is_vouched_for(ops: Ops) -> None:
+    ops.function.answer(over_http(json.dumps({"op": "queue.pause", "queue": QUEUE})))
+    assert {(record.principal, record.verified) for record in ops.records()} == {(ARN, False)}
+
+
 def test_over_http_nobody_can_say_who_they_are(ops: Ops) -> None:
     assert ops.post({"op": "status", "principal": "the boss"})[0] == 400
 
@@ -252,7 +272,7 @@ def test_without_iam_auth_nobody_is_let_in(ops: Ops) -> None:
 
 def test_a_body_may_be_base64(ops: Ops) -> None:
     body = base64.b64encode(b'{"op": "status"}').decode()
-    assert ops.function.answer(over_http(body, isBase64Encoded=True))["statusCode"] == 200
+    assert ops.call(over_http(body, isBase64Encoded=True))[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -260,8 +280,55 @@ def test_a_body_may_be_base64(ops: Ops) -> None:
     [(None, {}), ("{", {}), ("[]", {}), ("?", {"isBase64Encoded": True}), ('{"op": "status"}', {"method": "GET"})],
 )
 def test_a_request_that_makes_no_sense_is_a_problem(ops: Ops, body: str | None, changes: dict[str, Any]) -> None:
-    response = ops.function.answer(over_http(body, **changes))
-    assert response["statusCode"] == 400
+    assert ops.call(over_http(body, **changes))[0] == 400
+
+
+WRONG: dict[str, Any] = {
+    "nothing": None,
+    "a number": 5,
+    "truth": True,
+    "text": "x",
+    "a list": [{}],
+    "an object": {"a": 1},
+}
+READ: dict[tuple[str, ...], set[str]] = {
+    ("requestContext",): {"nothing", "an object"},
+    ("requestContext", "http"): {"nothing", "an object"},
+    ("requestContext", "http", "method"): {"nothing", "text"},
+    ("requestContext", "authorizer"): {"nothing", "an object"},
+    ("requestContext", "authorizer", "iam"): {"nothing", "an object"},
+    ("requestContext", "authorizer", "iam", "userArn"): {"nothing", "text"},
+    ("body",): {"nothing", "text"},
+    ("isBase64Encoded",): {"nothing", "truth"},
+}
+"""Every part of a call that is looked at, and what it may be."""
+NOT_READ = ("version", "routeKey", "rawPath", "rawQueryString", "headers", "queryStringParameters", "cookies")
+
+
+def changed(path: tuple[str, ...], value: object) -> Any:
+    told = event("function_url")
+    place = told
+    for name in path[:-1]:
+        place = place[name]
+    place[path[-1]] = value
+    return told
+
+
+@pytest.mark.parametrize("path", READ, ids=".".join)
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_part_of_the_wrong_type_is_a_problem_that_names_it(ops: Ops, path: tuple[str, ...], kind: str) -> None:
+    status, _, answer = ops.call(changed(path, WRONG[kind]))
+    if kind in READ[path]:
+        assert status in (200, 400, 403)
+    else:
+        assert (status, answer["code"]) == (400, "task_input_invalid")
+        assert answer["detail"].startswith(f"{'.'.join(path)}: must be ")
+
+
+@pytest.mark.parametrize("name", NOT_READ)
+@pytest.mark.parametrize("kind", WRONG)
+def test_what_is_not_read_may_be_anything(ops: Ops, name: str, kind: str) -> None:
+    assert ops.call(changed((name,), WRONG[kind]))[0] == 200
 
 
 # -- within Lambda's limits ---------------------------------------------------------------------------------------

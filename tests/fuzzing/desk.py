@@ -6,14 +6,29 @@ from functools import cache
 from typing import Any, Final
 
 from rdq_core.client.rdq import Rdq
+from rdq_core.domain import ids
 from rdq_core.engine.audit import Principal
 from rdq_core.errors import StaleCursor
 from rdq_core.handlers.registry import Registry
-from rdq_core.ops.requests import answer
+from rdq_core.ops.requests import OPERATIONS, answer
+from rdq_core.runtime.wiring import Parts
 from rdq_core.testing.embedded import Embedded, in_memory
 from tests.fuzzing.mutation import of_bytes, of_text
 from tests.fuzzing.stored import QUEUE
 
+REQUESTS: Final[tuple[Any, ...]] = (
+    *({"op": op} for op in OPERATIONS),
+    {"op": "dlq.list", "queue": "billing", "type": "*Timeout*", "since": "2026-07-20T14:03:22.117Z", "page_size": 5},
+    {"op": "dlq.redrive", "queue": "billing", "all": True, "rate": "50/s", "dry_run": True, "reason": "mended"},
+    {"op": "dlq.redrive", "queue": "billing", "ids": [ids.encode_id(1)], "dry_run": False},
+    {"op": "task.get", "id": ids.encode_id(1)},
+    {"op": "task.list", "queue": "billing", "status": "PENDING"},
+    {"op": "queue.set", "queue": "billing", "set": ["retry.max_attempts=8"], "reason": "a rush"},
+    {"op": "queue.apply", "config": {"config_version": 1, "queues": {"billing": {"owner": "team"}}}},
+    {"op": "queue.ladder", "queue": "billing"},
+    {"op": "audit.list", "queue": "billing", "page_size": 2},
+)
+"""Requests of operators: every operation, and some that are right."""
 _RECORDS: Final = 5
 _MOST: Final = 300
 
@@ -37,9 +52,13 @@ def submit(data: Any) -> None:
         (answer,) = _local().rdq.submit_many([given])
         if isinstance(answer, Exception):
             raise answer
-        if _local().clock.monotonic() > _MOST:
-            _local.cache_clear()
-        _local().advance("1s")
+        _pass_time()
+
+
+def _pass_time() -> None:
+    if _local().clock.monotonic() > _MOST:
+        _local.cache_clear()
+    _local().advance("1s")
 
 
 def forget(target: str) -> None:
@@ -87,6 +106,12 @@ def read_cursor(cursor: str) -> None:
 
 
 # -- operators ---------------------------------------------------------------------------------------------------------
+
+
+def parts() -> Parts:
+    """What answers operators; it begins anew now and then."""
+    _pass_time()
+    return _local().parts
 
 
 def ask(document: Any) -> None:

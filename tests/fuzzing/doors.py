@@ -21,7 +21,6 @@ from rdq_core.handlers.decoding import decoder_for
 from rdq_core.handlers.new_task import draft_of, new_task_of
 from rdq_core.handlers.results import plain_result
 from rdq_core.ops.lines import payload_lines, task_lines
-from rdq_core.ops.requests import OPERATIONS
 from rdq_core.testing.clock import NOON, FrozenClock
 from rdq_core.testing.contract.factories import a_task
 from tests.fuzzing import desk, functions, stored
@@ -181,19 +180,6 @@ def _throw_glob(dice: random.Random) -> tuple[str, str]:
     )
 
 
-_REQUESTS: Final[tuple[Any, ...]] = (
-    *({"op": op} for op in OPERATIONS),
-    {"op": "dlq.list", "queue": "billing", "type": "*Timeout*", "since": "2026-07-20T14:03:22.117Z", "page_size": 5},
-    {"op": "dlq.redrive", "queue": "billing", "all": True, "rate": "50/s", "dry_run": True, "reason": "mended"},
-    {"op": "dlq.redrive", "queue": "billing", "ids": [ids.encode_id(1)], "dry_run": False},
-    {"op": "task.get", "id": ids.encode_id(1)},
-    {"op": "task.list", "queue": "billing", "status": "PENDING"},
-    {"op": "queue.set", "queue": "billing", "settings": ["retry.max_attempts=8"], "reason": "a rush"},
-    {"op": "queue.apply", "document": {"config_version": 1, "queues": {"billing": {"owner": "team"}}}},
-    {"op": "queue.ladder", "queue": "billing"},
-    {"op": "audit.list", "queue": "billing", "page_size": 2},
-)
-
 DOORS: Final[dict[str, Door]] = {
     "an envelope": Door(any_of(_ENVELOPES, of_data), _envelope),
     "a file of tasks": Door(any_of((*_LINES, b"\n".join(_LINES)), of_bytes), _task_file),
@@ -212,10 +198,11 @@ DOORS: Final[dict[str, Door]] = {
     "an id": Door(any_of((ids.encode_id(1 << 100),), of_text), ids.check_id),
     "a reference": Door(any_of(("order:88213",), of_text), desk.forget),
     "a cursor": Door(desk.throw_cursor, desk.read_cursor),
-    "an operator's request": Door(any_of(_REQUESTS, of_data), desk.ask),
+    "an operator's request": Door(any_of(desk.REQUESTS, of_data), desk.ask),
     "an event of the intake": Door(functions.throw_delivery, functions.take_in),
     "an event of the kick": Door(functions.throw_records, functions.kick),
     "an event of the ops function": Door(functions.throw_call, functions.operate),
+    "an event of CloudFormation": Door(functions.throw_deploy, functions.deploy),
     "an event of a handler function": Door(functions.throw_task, functions.handle),
     "an answer of a function": Door(functions.throw_answer, functions.read, also=(Signal, Reported)),
     "an order to sweep": Door(any_of(({"queues": ["billing"], "shards": [0, 1]}, {}), of_data), functions.order_sweep),

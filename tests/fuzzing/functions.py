@@ -1,5 +1,6 @@
 """What Lambda functions are handed: events of AWS's services, as recorded, and then not quite."""
 
+import base64
 import json
 import random
 from functools import cache
@@ -10,8 +11,10 @@ from rdq_core.config.targets import Answer, Deliver, HandlerTarget, OutcomeField
 from rdq_core.domain.envelope import to_envelope
 from rdq_core.domain.ids import encode_id
 from rdq_core.domain.times import format_time
+from rdq_core.errors import RdqError
 from rdq_core.handlers.aws_lambda.answers import looks_like_failure, read_answer
 from rdq_core.handlers.aws_lambda.reports import reported_error
+from rdq_core.runtime.cloudformation import CustomResource
 from rdq_core.runtime.intake import IntakeFunction
 from rdq_core.runtime.kicking import KickFunction
 from rdq_core.runtime.operating import OpsFunction
@@ -19,10 +22,15 @@ from rdq_core.runtime.sweeping import SweepOrder
 from rdq_core.testing.clock import NOON
 from rdq_core.testing.contract.factories import a_task
 from tests.functions.stage import Stage
+from tests.fuzzing import desk
 from tests.fuzzing.mutation import of_bytes, of_data, of_item
 from tests.support.events import event
 from tests.support.functions import Context
 
+_DECLARED: Final[tuple[Any, ...]] = (
+    {"Config": {"config_version": "1", "queues": {"email": {"owner": "a", "retry": {"max_attempts": "3"}}}}},
+    {"Text": "config_version: 1\nqueues:\n  email: {retry: {max_attempts: 7}}\n"},
+)
 _ROUTES: Final = '{"*": {"queue": "billing", "handler_ref": "charge"}}'
 _DELIVERED: Final = (
     "sqs", "sqs_fifo", "lambda_dead_letter_queue", "on_failure_destination", "eventbridge", "scheduler", "schedule"
@@ -55,29 +63,68 @@ def take_in(told: Any) -> None:
 
 
 def throw_records(dice: random.Random) -> Any:
-    """What the tasks table's stream delivers: records as DynamoDB makes them, of rows as nobody does."""
-    records = event("dynamodb_stream")["Records"] * dice.choice((1, 3))
-    for record in records:
+    """What the tasks table's stream delivers: records as DynamoDB makes them, of rows as nobody does, and then not."""
+    told = event("dynamodb_stream")
+    told["Records"] *= dice.choice((1, 3))
+    for record in told["Records"]:
         images = record["dynamodb"]
         images |= {name: of_item(dice, images[name]) for name in ("NewImage", "OldImage") if name in images}
-    return records
+    return told if dice.random() < 0.5 else of_data(dice, told)
 
 
-def kick(records: Any) -> None:
+def kick(told: Any) -> None:
     """Sweeps are started, and what is gone is cleaned up."""
-    KickFunction(_stage().host).kick(records)
-    KickFunction(_stage().host).clean_up(records)
+    KickFunction(_stage().host).kick(told)
+    KickFunction(_stage().host).clean_up(told)
 
 
 def throw_call(dice: random.Random) -> Any:
-    """What a function URL delivers."""
-    return _sendable(of_data(dice, event("function_url")))
+    """What the ops function is handed: requests as they are, and what a function URL delivers."""
+    request = dice.choice(desk.REQUESTS)
+    if dice.random() < 0.4:
+        return _sendable(of_data(dice, {**request, "principal": "ann"}))
+    request = _sendable(of_data(dice, request)) if dice.random() < 0.3 else request
+    call = event("function_url")
+    body = json.dumps(request).encode()
+    call["body"] = of_bytes(dice, body).decode("utf-8", "surrogateescape") if dice.random() < 0.3 else body.decode()
+    if dice.random() < 0.2:
+        call |= {"body": base64.b64encode(body).decode(), "isBase64Encoded": True}
+    return _sendable(of_data(dice, call) if dice.random() < 0.5 else call)
 
 
 def operate(call: Any) -> None:
-    """It is answered, whatever it is."""
-    if isinstance(call, dict) and "ResponseURL" not in call:
-        assert isinstance(OpsFunction(_stage().world.parts).answer(call), dict)
+    """It is answered, or told what is wrong with it; never that rdq has a bug."""
+    answer = OpsFunction(desk.parts()).answer(call)
+    problem = answer.get("problem")
+    if "statusCode" in answer and answer["statusCode"] != 200:
+        problem = json.loads(answer["body"])
+    if problem is not None:
+        assert problem["status"] < 500, problem
+        raise RdqError(problem["detail"], code=problem["code"])
+
+
+def throw_deploy(dice: random.Random) -> Any:
+    """What CloudFormation delivers."""
+    told = {
+        "RequestType": dice.choice(("Create", "Update", "Delete")),
+        "ResponseURL": "https://cloudformation.example/answer",
+        "StackId": "arn:aws:cloudformation:eu-central-1:123456789012:stack/shop/1",
+        "LogicalResourceId": "Queues",
+        "ResourceProperties": {"ServiceToken": "arn", **dice.choice(_DECLARED)},
+        "OldResourceProperties": {"ServiceToken": "arn", **dice.choice(_DECLARED)},
+    }
+    return _sendable(of_data(dice, told))
+
+
+def deploy(told: Any) -> None:
+    """It is done, or told what is wrong with it; never that rdq has a bug."""
+    sent: list[bytes] = []
+    if isinstance(told, dict) and told.keys() >= {"ResponseURL", "RequestType"}:
+        answer = CustomResource(desk.parts(), send=lambda _url, body: sent.append(body)).handle(told)
+        assert [json.loads(each) for each in sent] == [answer]
+        if answer["Status"] != "SUCCESS":
+            assert "bug" not in answer["Reason"], answer["Reason"]
+            raise RdqError(answer["Reason"])
 
 
 def order_sweep(told: Any) -> None:

@@ -61,5 +61,5 @@ def owner_of(access: Access, task_id: str) -> Owner:
 
 def text_of(item: Mapping[str, Any], name: str) -> str | None:
     """A string of an item, None where there is none. Nothing else of the item needs to be readable."""
-    value: str | None = item.get(name, {}).get("S")
-    return value
+    value = item.get(name, {}).get("S")
+    return value if isinstance(value, str) else None
