@@ -3,7 +3,8 @@
 
 Event: `{"op": "dlq.list", "queue": "billing", ...}` directly, the answer being the document, or `{"problem": {...}}`;
 the same document as the body of a POST through a function URL with IAM auth; a CloudFormation custom resource that
-declares queues. Directly, `principal` names who asks: it goes on record as not verified.
+declares queues. Directly, `principal` names who asks: it goes on record as not verified. So does the caller of a URL,
+unless it is the URL of the alias `url`.
 
 Environment: RDQ_TASKS_TABLE, RDQ_DLQ_TABLE, RDQ_CONTROL_TABLE, RDQ_AUDIT_TABLE; RDQ_BODY_BUCKET where payloads may be
 large.

@@ -16,7 +16,7 @@ from tests.infra.templates import Template, as_list, statements
 
 _TABLES: Final = {"TasksTable": "tasks", "DlqTable": "dlq", "ControlTable": "control", "AuditTable": "audit"}
 _BUCKET: Final = {"BodyBucket": "bodies"}
-_KEYS: Final = ("ForAllValues:StringEquals", "ForAllValues:StringLike", "StringEquals")
+_KEYS: Final = ("ForAllValues:StringEquals", "ForAllValues:StringLike", "StringEquals", "Bool")
 _PARTS: Final = {
     "Put": "PutItem",
     "Update": "UpdateItem",
@@ -28,22 +28,30 @@ _UNDER_BATCH: Final = {"PutRequest": "Item", "DeleteRequest": "Key"}
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One action on one resource; in the control table of this partition, and of an update these attributes."""
+    """One action on one resource; in the control table of this partition, and of an update these attributes.
+
+    `is_through_url` says that a function is called by its URL.
+    """
 
     action: str
     resource: str
     leading_key: str | None = None
     attributes: frozenset[str] = frozenset()
+    is_through_url: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One action on one resource, where the partition and the attributes fit these patterns; None: any."""
+    """One action on one resource, where the partition and the attributes fit these patterns; None: any.
+
+    `only_through_url` keeps a function from being called in any other way.
+    """
 
     action: str
     resource: str
     leading_keys: tuple[str, ...] | None = None
     attributes: tuple[str, ...] | None = None
+    only_through_url: bool = False
 
     def allows(self, use: Use) -> bool:
         """Whether it is this grant that a request may be made by."""
@@ -52,11 +60,12 @@ class Grant:
             and fnmatchcase(use.resource, self.resource)
             and (self.leading_keys is None or _fits(use.leading_key or "", self.leading_keys))
             and (self.attributes is None or all(_fits(each, self.attributes) for each in use.attributes))
+            and (use.is_through_url or not self.only_through_url)
         )
 
     def __str__(self) -> str:
         only = "" if self.leading_keys is None else f" under {', '.join(self.leading_keys)}"
-        return f"{self.action} on {self.resource}{only}"
+        return f"{self.action} on {self.resource}{only}{' through its URL' if self.only_through_url else ''}"
 
 
 def _fits(value: str, patterns: Iterable[str]) -> bool:
@@ -85,6 +94,7 @@ def _grants(statement: Mapping[str, Any]) -> Iterator[Grant]:
                     resource_name(resource),
                     None if key is None else (key,),
                     conditions.get("dynamodb:Attributes"),
+                    only_through_url=conditions.get("lambda:InvokedViaFunctionUrl") == ("true",),
                 )
 
 

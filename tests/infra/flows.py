@@ -257,7 +257,7 @@ def new_work_starts_a_sweep(company: Company) -> None:
         environ={SWEEPER: "sweeper"},
     )
     with company.watch.of("kick"):
-        KickFunction(host).kick(records)
+        KickFunction(host).kick({"Records": records})
     assert started == ["sweeper"]
     with company.watch.of("sweeper"):
         company.parts.wakefulness.fall_asleep("calls")

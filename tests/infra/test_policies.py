@@ -1,11 +1,13 @@
 """Each role may do what it does, and nothing else. What it does is noted while it does it: see the flows."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 from moto.backends import get_backend
 
+from rdq_core.runtime.function_url import ALIAS
 from tests.infra.access import Grant, Use, policy_grants, role_grants
 from tests.infra.flows import EVERY, Company
 from tests.infra.templates import Template, as_list, of_type, statements
@@ -31,7 +33,8 @@ UNUSED_HERE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "operator": {
         "lambda:InvokeFunction on function:ops": _FUNCTION,
-        "lambda:InvokeFunctionUrl on function:ops": _FUNCTION,
+        "lambda:InvokeFunctionUrl on function:ops:url": _FUNCTION,
+        "lambda:InvokeFunction on function:ops:url through its URL": _FUNCTION,
     },
     "reader": {},
     "clean-up": {
@@ -162,6 +165,15 @@ def documents(stack: Template) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"{name}.{place}", properties[place]
         for policy in properties.get("Policies", ()):
             yield f"{name}.{policy['PolicyName']}", policy["PolicyDocument"]
+
+
+def test_nobody_is_granted_the_function_s_url_but_through_itself(stack: Template) -> None:
+    everything = [grant for name in of_type(stack, "AWS::IAM::Role") for grant in role_grants(stack, name)]
+    everything += [grant for policy in POLICIES.values() for grant in policy_grants(stack, policy)]
+    directly = Use("lambda:InvokeFunction", f"function:ops:{ALIAS}")
+    assert [grant for grant in everything if grant.allows(directly)] == []
+    through_it = replace(directly, is_through_url=True)
+    assert any(grant.allows(through_it) for grant in policy_grants(stack, "OperatorPolicy"))
 
 
 def test_no_action_is_a_wildcard(stack: Template) -> None:

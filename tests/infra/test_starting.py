@@ -6,9 +6,10 @@ from typing import Any, Final
 import pytest
 
 from rdq_core.domain.task import Status
+from rdq_core.runtime.function_url import ALIAS
 from rdq_core.stores.dynamodb.claim_check import LASTING
 from rdq_core.stores.dynamodb.schema import STATE, Attr
-from tests.infra.templates import Template, of_type
+from tests.infra.templates import Template, as_list, of_type
 
 FUNCTIONS: Final = {"Sweeper", "Kick", "CleanUp", "Ops", "Intake"}
 ENDED: Final = (Status.SUCCEEDED, Status.DEAD, Status.CANCELLED)
@@ -114,3 +115,11 @@ def test_a_sweep_that_failed_is_not_run_again(stack: Template) -> None:
 def test_only_who_signs_reaches_the_ops_function(stack: Template) -> None:
     assert properties(stack, "OpsUrl")["AuthType"] == "AWS_IAM"
     assert of_type(stack, "AWS::Lambda::Permission") == {}
+
+
+def test_the_url_calls_the_alias_that_the_function_takes_for_proof(stack: Template) -> None:
+    url, alias = stack["Resources"]["OpsUrl"], properties(stack, "OpsUrlAlias")
+    assert (url["Properties"]["Qualifier"], alias["Name"]) == (ALIAS, ALIAS)
+    assert "OpsUrlAlias" in as_list(url["DependsOn"])
+    # A version would stay behind when the code changes.
+    assert alias["FunctionVersion"] == "$LATEST"
