@@ -9,7 +9,6 @@ from rdq_core.cli.attempts import tell_attempts
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking, Document
 from rdq_core.cli.examples import examples
-from rdq_core.cli.failures import Misuse
 from rdq_core.cli.ids import shortened, whole_id, whole_ids
 from rdq_core.cli.mutations import ended, left, refusal
 from rdq_core.cli.payloads import payload_text
@@ -84,7 +83,7 @@ def _tell_tasks(screen: Screen, ask: Asking, queue: str, page: Mapping[str, Any]
     "cancel",
     asks=True,
     epilog=examples(
-        "rdq task cancel 01M8PXSZ8GHTD2249VSD1FERQ2",
+        "rdq task cancel 01M8PXSZ8GHTD2249VSD1FERQ2 --reason 'sent twice'",
         "rdq task cancel -q billing --handler charge --dry-run",
         "rdq task cancel -q billing --all --reason 'wrong tariff'",
     ),
@@ -107,9 +106,7 @@ def cancel(
     """
     ask = Asking(screen)
     if queue is None:
-        if reason is not None:
-            raise Misuse("--reason goes on record for a queue: give -q QUEUE with filters, or leave it out")
-        return _by_ids(screen, ask, whole_ids(ask, task_ids), dry_run=dry_run)
+        return _by_ids(screen, ask, whole_ids(ask, task_ids), dry_run=dry_run, reason=reason)
     chosen = {"queue": queue, "ids": task_ids or None, "status": status, "handler": handler, "all": everything or None}
     if not (dry_run or yes):
         would = _summed(ask, chosen, dry_run=True)
@@ -120,8 +117,8 @@ def cancel(
     return ended(done, as_json=not screen.is_for_people)
 
 
-def _by_ids(screen: Screen, ask: Asking, task_ids: list[str], *, dry_run: bool) -> int | None:
-    done = ask("task.cancel", ids=task_ids, dry_run=dry_run or None)
+def _by_ids(screen: Screen, ask: Asking, task_ids: list[str], *, dry_run: bool, reason: str | None) -> int | None:
+    done = ask("task.cancel", ids=task_ids, dry_run=dry_run or None, reason=reason)
     if done["selected"] == 1 and done.get("refusals"):
         raise refusal(done["refusals"][0])
     screen.show(_shape(done), lambda: _tell_cancelled(screen, f"rdq task get {task_ids[0]}", done))

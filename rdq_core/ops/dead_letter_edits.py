@@ -7,7 +7,7 @@ next one, and each request is on the audit log before its first write.
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.job import Job
@@ -16,16 +16,13 @@ from rdq_core.domain.task import Task
 from rdq_core.engine.audit import Auditor
 from rdq_core.engine.ports import Clock, IdSource, QueueSource, TaskStore
 from rdq_core.engine.redrive import Redriver
-from rdq_core.errors import CorruptItem, InputInvalid, StoreFailed, TaskConflict, TaskNotFound
+from rdq_core.errors import CorruptItem, StoreFailed, TaskConflict, TaskNotFound
 from rdq_core.ops.dead_letters import entries_of
 from rdq_core.ops.jobs import SETTLES_WITHIN, Jobs
 from rdq_core.ops.mutation import Mutation
 from rdq_core.ops.orders import Operation, Order, check_edit, check_order
 from rdq_core.ops.preview import Preview, preview
-from rdq_core.ops.selection import Selection
-
-MOST_IDS: Final = 500
-"""How many tasks one request may name."""
+from rdq_core.ops.selection import named
 
 
 class DeadLetterEditor:
@@ -87,7 +84,7 @@ class DeadLetterEditor:
 
         Raises QueueNotFound, and InputInvalid for an edit that doesn't fit or too many ids.
         """
-        task_ids = _named(task_ids)
+        task_ids = named(task_ids)
         check_edit(edit, self._queues.settings(queue), is_one=len(task_ids) == 1)
         op_id = self._ids.task_id()
         detail = {"ids": [*task_ids], **({"force": True} if force else {}), **self._told(edit, task_ids)}
@@ -105,7 +102,7 @@ class DeadLetterEditor:
         self, queue: str, task_ids: Sequence[str], *, reason: str | None = None, dry_run: bool = False
     ) -> Mutation:
         """Remove these tasks for good, with all they have. Raises as `redrive` does."""
-        task_ids = _named(task_ids)
+        task_ids = named(task_ids)
         self._queues.settings(queue)
         op_id = self._ids.task_id()
         return self._each(
@@ -133,7 +130,7 @@ class DeadLetterEditor:
             return self._changed(queue, task_ids, None)
         with self._auditor.recorded(operation, queue, reason=reason, detail=detail) as result:
             done = self._changed(queue, task_ids, change)
-            result |= {"selected": done.selected, "done": done.done, "skipped": done.skipped, "failed": done.failed}
+            result.update(done.counts)
         return done
 
     def _changed(self, queue: str, task_ids: Sequence[str], change: Callable[[DeadEntry], object] | None) -> Mutation:
@@ -174,13 +171,6 @@ class DeadLetterEditor:
             before = self._existing(task_ids[0]).payload
             told |= {"payload_sha256": {"before": _digest(before), "after": _digest(edit.payload)}}
         return {"edit": told} if told else {}
-
-
-def _named(task_ids: Sequence[str]) -> tuple[str, ...]:
-    """The ids, each once, in their canonical form."""
-    if not 1 <= len(task_ids) <= MOST_IDS:
-        raise InputInvalid("ids", f"are {len(task_ids)}; 1 to {MOST_IDS} can be named at once")
-    return Selection(ids=tuple(task_ids)).ids
 
 
 def _digest(payload: bytes) -> str:

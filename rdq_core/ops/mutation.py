@@ -24,6 +24,21 @@ class Mutation:
     job_id: str | None = None
     refusals: tuple[RdqError, ...] = field(default=())
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """The numbers, as the audit log has them."""
+        return {"selected": self.selected, "done": self.done, "skipped": self.skipped, "failed": self.failed}
+
+    def with_outcomes_of(self, part: "Mutation") -> "Mutation":
+        """The same with what became of a part of those selected."""
+        return replace(
+            self,
+            done=self.done + part.done,
+            skipped=self.skipped + part.skipped,
+            failed=self.failed + part.failed,
+            refusals=(*self.refusals, *part.refusals)[:_REMEMBERED],
+        )
+
     def refused(self, refusal: RdqError) -> "Mutation":
         """The same with one that was not changed, and why."""
         counted = (

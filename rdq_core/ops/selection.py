@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -12,6 +13,8 @@ from rdq_core.domain.globs import matches
 from rdq_core.domain.times import format_time
 from rdq_core.errors import InputInvalid
 
+MOST_IDS: Final = 500
+"""How many tasks one request may name."""
 _KINDS: Final = "exactly one of task ids, filters, a group, or all"
 
 
@@ -75,3 +78,10 @@ class Selection:
         if len(kinds) != 1:
             raise InputInvalid("selection", f"give {_KINDS}; {' and '.join(kinds) or 'nothing'} was given")
         object.__setattr__(self, "ids", tuple(dict.fromkeys(ids.check_id(task_id) for task_id in self.ids)))
+
+
+def named(task_ids: Sequence[str]) -> tuple[str, ...]:
+    """The tasks that one request names, each once, in canonical form. Raises InputInvalid for none and too many."""
+    if not 1 <= len(task_ids) <= MOST_IDS:
+        raise InputInvalid("ids", f"are {len(task_ids)}; 1 to {MOST_IDS} can be named at once")
+    return Selection(ids=tuple(task_ids)).ids

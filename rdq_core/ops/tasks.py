@@ -1,23 +1,24 @@
 """Tasks as operators look at them and stop them, whatever state they are in."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
-from rdq_core.domain.ids import check_id
 from rdq_core.domain.task import Status, Task
 from rdq_core.domain.times import format_time
 from rdq_core.engine.audit import Auditor
 from rdq_core.engine.cancel import Canceller
 from rdq_core.engine.ports import Candidate, Clock, IdSource, QueueSource, TaskStore
-from rdq_core.errors import CorruptItem, InputInvalid, RdqError, StoreFailed, TaskConflict, TaskNotFound
+from rdq_core.errors import CorruptItem, StoreFailed, TaskConflict, TaskNotFound
 from rdq_core.ops.cursors import Cursors, check_page_size, query_of
 from rdq_core.ops.mutation import Mutation
+from rdq_core.ops.selection import named
 
 AT_ONCE: Final = 500
 """How many tasks of a queue one request stops at most."""
 _AHEAD: Final = timedelta(days=400)
+_REFUSALS: Final = (TaskConflict, TaskNotFound, StoreFailed, CorruptItem)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,23 +92,24 @@ class TaskDesk:
 
     # -- stopping ---------------------------------------------------------------------------------------------------
 
-    def cancel(self, task_ids: Iterable[str], *, dry_run: bool = False) -> Mutation:
+    def cancel(self, task_ids: Sequence[str], *, dry_run: bool = False, reason: str | None = None) -> Mutation:
         """Stop tasks that wait or run. `dry_run` counts those that it would stop and changes nothing.
 
-        A task that has ended is skipped, its refusal naming the state. Raises InputInvalid for what is no id, before
-        anything is changed, and when there is none at all.
+        A task that has ended is skipped, its refusal naming the state. The others are on the audit logs of their queues
+        before the first of each queue is stopped. Raises InputInvalid for what is no id, none or too many, before
+        anything is changed; StoreFailed and Unavailable when it can't be put on record: then ask again, which stops
+        what is left.
         """
-        wanted = tuple(dict.fromkeys(check_id(task_id) for task_id in task_ids))
-        if not wanted:
-            raise InputInvalid("id", "is missing: give at least one")
-        op_id = self._ids.nonce()
+        wanted = named(task_ids)
         tally = Mutation(selected=len(wanted), dry_run=dry_run)
+        of_queues: dict[str, list[str]] = {}
         for task_id in wanted:
-            refusal = self._obstacle(task_id) if dry_run else self._cancel(task_id, op_id)
-            if refusal is not None:
+            try:
+                of_queues.setdefault(self._unended(task_id).queue, []).append(task_id)
+            except _REFUSALS as refusal:
                 tally = tally.refused(refusal)
-            elif not dry_run:
-                tally = replace(tally, done=tally.done + 1)
+        for queue, stoppable in () if dry_run else of_queues.items():
+            tally = tally.with_outcomes_of(self._stop(queue, stoppable, reason=reason, detail={}))
         return tally
 
     def cancel_matching(
@@ -121,38 +123,40 @@ class TaskDesk:
     ) -> tuple[Mutation, str | None]:
         """Stop the next tasks of a queue that meet the conditions, and say where to go on: None at the end.
 
-        It is on the audit log before the first is stopped. Raises QueueNotFound, StaleCursor.
+        They are on the audit log before the first is stopped. Raises QueueNotFound, StaleCursor.
         """
         found, more = self._page(queue, chosen, AT_ONCE, cursor)
         if dry_run or not found:
             return Mutation(selected=len(found), dry_run=dry_run), more
         detail = {"status": chosen.status and str(chosen.status), "handler": chosen.handler}
-        with self._required().recorded("task.cancel", queue, reason=reason, detail=detail) as result:
-            done = self.cancel([each.task_id for each in found])
-            result |= {"selected": done.selected, "done": done.done, "skipped": done.skipped, "failed": done.failed}
-        return done, more
+        return self._stop(queue, [each.task_id for each in found], reason=reason, detail=detail), more
+
+    def _stop(self, queue: str, task_ids: Sequence[str], *, reason: str | None, detail: Mapping[str, Any]) -> Mutation:
+        """Stop tasks of one queue, which are on record before the first of them is."""
+        op_id = self._ids.nonce()
+        done = Mutation(selected=len(task_ids))
+        told = {**detail, "ids": [*task_ids]}
+        with self._required().recorded("task.cancel", queue, reason=reason, detail=told) as result:
+            for task_id in task_ids:
+                try:
+                    self._canceller.cancel(task_id, op_id=op_id)
+                    done = replace(done, done=done.done + 1)
+                except _REFUSALS as refusal:
+                    done = done.refused(refusal)
+            result.update(done.counts)
+        return done
 
     def _required(self) -> Auditor:
         if self._auditor is None:
             raise RuntimeError("a desk without an auditor stops nothing")
         return self._auditor
 
-    def _cancel(self, task_id: str, op_id: str) -> RdqError | None:
-        try:
-            self._canceller.cancel(task_id, op_id=op_id)
-        except (TaskConflict, TaskNotFound, StoreFailed, CorruptItem) as refusal:
-            return refusal
-        return None
-
-    def _obstacle(self, task_id: str) -> RdqError | None:
-        """Why it would not be stopped."""
-        try:
-            task = self._store.get(task_id)
-        except (StoreFailed, CorruptItem) as failed:
-            return failed
-        if task is None:
-            return TaskNotFound(f"no task {task_id}", task_id=task_id)
-        return TaskConflict(f"task {task_id} is {task.status}", task_id=task_id) if task.status.is_terminal else None
+    def _unended(self, task_id: str) -> Task:
+        """A task that can be stopped. Raises what says why it can't."""
+        task = self.get(task_id)
+        if task.status.is_terminal:
+            raise TaskConflict(f"task {task_id} is {task.status}", task_id=task_id)
+        return task
 
 
 def candidate_view(candidate: Candidate) -> dict[str, Any]:

@@ -111,7 +111,38 @@ def test_tasks_are_cancelled_by_filter_and_that_is_on_record(ops: Ops) -> None:
     assert (done["selected"], done["done"], done["next_cursor"]) == (3, 3, None)
     assert ops.waiting([*wanted, other]) == [other]
     assert [(each.operation, each.reason) for each in ops.records()] == [("task.cancel", "a mistake")] * 2
+    assert ops.records()[0].detail == {"status": None, "handler": "a", "ids": wanted}
     assert ops.ask("task.cancel", queue=QUEUE, all=True)["done"] == 1
+
+
+def test_named_tasks_are_cancelled_and_that_is_on_record_in_the_queue_of_each(ops: Ops) -> None:
+    ops.world.configure("email")
+    first, second = ops.world.submit(), ops.world.submit()
+    mail = ops.world.submit(queue="email")
+    (dead,) = ops.bury(id="7ZZZZZZZZZZZZZZZZZZZZZZZZZ")
+    wanted = [first, NOBODY, mail, dead, second]
+
+    assert ops.ask("task.cancel", ids=wanted, dry_run=True)["skipped"] == 2
+    assert ops.records() == []
+    done = ops.ask("task.cancel", ids=wanted, reason="a mistake", principal="ann")
+
+    assert (done["selected"], done["done"], done["skipped"]) == (5, 3, 2)
+    intent, end = ops.records()
+    assert (intent.operation, intent.principal, intent.reason) == ("task.cancel", "ann", "a mistake")
+    assert intent.detail == {"ids": [first, second]}
+    assert end.detail == {"selected": 2, "done": 2, "skipped": 0, "failed": 0}
+    (of_mails, _) = reversed(ops.ask("audit.list", queue="email")["items"])
+    assert of_mails["detail"] == {"ids": [mail]}
+
+
+def test_a_cancel_that_cannot_be_put_on_record_is_not_begun(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: object) -> None:
+        raise StoreFailed("no answer", may_have_happened=False)
+
+    task_id = ops.world.submit()
+    monkeypatch.setattr(ops.parts.audit, "append", refuses)
+    assert ops.problem("task.cancel", ids=[task_id])["code"] == "task_store_failed"
+    assert ops.waiting([task_id]) == [task_id]
 
 
 def test_a_queue_is_configured_paused_and_resumed(ops: Ops) -> None:
@@ -186,6 +217,7 @@ def test_whoever_has_counted_them_already_needs_no_second_count(ops: Ops, monkey
         ({"op": "task.get"}, 400, "task_input_invalid"),
         ({"op": "task.cancel", "queue": QUEUE}, 400, "task_input_invalid"),
         ({"op": "task.cancel"}, 400, "task_input_invalid"),
+        ({"op": "task.cancel", "ids": [NOBODY] * 501}, 400, "task_input_invalid"),
         ({"op": "queue.apply", "config": {"config_version": 1, "queues": {"Ä": {}}}}, 400, "config_invalid"),
         ({"op": "queue.apply"}, 400, "task_input_invalid"),
         ({"op": "status", "principal": 5}, 400, "task_input_invalid"),

@@ -8,7 +8,7 @@ from rdq_core.domain.task import Status
 from rdq_core.errors import InputInvalid
 from rdq_core.ops.requests.dead_letters import told
 from rdq_core.ops.requests.desks import Desks, Document, Request, Who
-from rdq_core.ops.tasks import TaskFilter
+from rdq_core.ops.tasks import TaskDesk, TaskFilter
 from rdq_core.ops.views import task_view
 
 _ASK: Final = "rdq task get ID, or by its business key: rdq task get -q QUEUE --key KEY"
@@ -88,16 +88,19 @@ class CancelTasks(Request):
         if self.ids:
             if self.queue or self.status or self.handler or self.all:
                 raise InputInvalid("ids", "exclude a queue and conditions")
-            return told(desks.task_desk().cancel(self.ids, dry_run=self.dry_run))
+            return told(self._desk(desks, who).cancel(self.ids, dry_run=self.dry_run, reason=self.reason))
         if self.queue is None:
             raise InputInvalid("id", "is missing: give at least one, or a queue with conditions")
         if bool(self.status or self.handler) == self.all:
             raise InputInvalid("selection", "give exactly one of ids, conditions, or all")
         chosen = TaskFilter(status=self.status and Status(self.status), handler=self.handler)
-        done, more = desks.task_desk(who()).cancel_matching(
+        done, more = self._desk(desks, who).cancel_matching(
             self.queue, chosen, dry_run=self.dry_run, reason=self.reason, cursor=self.cursor
         )
         return {**told(done), "next_cursor": more}
+
+    def _desk(self, desks: Desks, who: Who) -> TaskDesk:
+        return desks.task_desk(None if self.dry_run else who())
 
 
 REQUESTS: Final = (GetTask, FindTask, ListTasks, CancelTasks)
