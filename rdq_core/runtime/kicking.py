@@ -14,6 +14,7 @@ from typing import Any, Final
 from rdq_core.config.settings import Host, QueueSettings
 from rdq_core.domain.task import Status
 from rdq_core.domain.times import to_millis
+from rdq_core.engine.events import Event, EventName
 from rdq_core.engine.vigil import AWAKE_FOR
 from rdq_core.errors import InputInvalid, StoreFailed
 from rdq_core.runtime.hosting import FunctionHost
@@ -22,6 +23,8 @@ from rdq_core.stores.dynamodb.schema import STATE, Attr, queue_of
 
 SWEEPER: Final = "RDQ_SWEEPER_FUNCTION"
 """The environment variable that names the sweeper function."""
+_TIME_TO_LIVE: Final = "dynamodb.amazonaws.com"
+"""Who removes a row whose TTL has passed, as the stream has it."""
 SOON: Final = timedelta(seconds=65)
 """What is due later is found by the next scheduled sweep: one starts each minute, or a little late."""
 
@@ -56,12 +59,15 @@ class KickFunction:
         return booked
 
     def clean_up(self, event: object) -> None:
-        """Delete what removed and replaced rows leave behind. Raises StoreFailed: deliver the batch again.
+        """Delete what removed and replaced rows leave behind, and tell of dead tasks whose retention has ended.
 
-        Raises InputInvalid for what is no batch of a stream.
+        A record that comes twice is told twice. Raises StoreFailed: deliver the batch again. Raises InputInvalid for
+        what is no batch of a stream.
         """
         for record in _records(event):
             self._parts.store.clean_up(record)
+            if (expired := _expired(record)) is not None:
+                self._parts.events.emit(expired)
 
     def _served(self) -> frozenset[str]:
         return frozenset(name for name, each in self._parts.queues.all().items() if _is_the_sweepers(each))
@@ -93,6 +99,25 @@ def _is_of_a_stream(record: object) -> bool:
 
 def _is_item(image: object) -> bool:
     return isinstance(image, Mapping) and all(isinstance(value, Mapping) for value in image.values())
+
+
+def _expired(record: Mapping[str, Any]) -> Event | None:
+    """What is to be told of a dead task that nobody has sent back: DynamoDB has removed it, or a submit replaced it."""
+    images = record.get("dynamodb", {})
+    old, new = images.get("OldImage") or {}, images.get("NewImage") or {}
+    if text_of(old, Attr.KIND) != STATE or text_of(old, Attr.STATUS) != Status.DEAD:
+        return None
+    by = record.get("userIdentity")
+    is_removed = not new and isinstance(by, Mapping) and by.get("principalId") == _TIME_TO_LIVE
+    if not is_removed and text_of(new, Attr.LIFE) in (None, text_of(old, Attr.LIFE)):
+        return None
+    return Event(
+        name=EventName.DEAD_EXPIRED,
+        task_id=text_of(old, Attr.TASK_ID) or "",
+        queue=queue_of(text_of(old, Attr.QUEUE_SHARD) or ""),
+        handler_ref=text_of(old, Attr.HANDLER_REF) or "",
+        code=text_of(old, Attr.FAILURE),
+    )
 
 
 def _is_the_sweepers(settings: QueueSettings) -> bool:

@@ -11,6 +11,7 @@ import pytest
 
 from rdq_core.domain.task import Status, Task
 from rdq_core.domain.times import to_millis
+from rdq_core.engine.events import EventName
 from rdq_core.engine.ports import Candidate, Page
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import InputInvalid
@@ -146,6 +147,38 @@ def test_cleaning_up_gives_each_record_to_the_store() -> None:
     records = [record(None, image(stage.now)), stage.new()]
     KickFunction(replace(stage.host, parts=parts)).clean_up({"Records": records})
     assert seen == records
+
+
+def dead(stage: Kicked, life: str = "nonce-1") -> dict[str, Any]:
+    return image(stage.now, status="DEAD") | {"lf": {"S": life}, "f": {"S": "card_expired"}}
+
+
+BY_TTL = {"eventName": "REMOVE", "userIdentity": {"type": "Service", "principalId": "dynamodb.amazonaws.com"}}
+UNEXPIRED: dict[str, Callable[[Kicked], dict[str, Any]]] = {
+    "removed by somebody": lambda stage: record(None, dead(stage)) | {"eventName": "REMOVE"},
+    "sent back": lambda stage: record(image(stage.now), dead(stage)),
+    "a success that has expired": lambda stage: record(None, image(stage.now, status="SUCCEEDED")) | BY_TTL,
+    "a body that has expired": lambda stage: record(None, dead(stage) | {"kind": {"S": "B#1"}}) | BY_TTL,
+}
+
+
+def test_a_dead_task_whose_retention_has_ended_is_told() -> None:
+    stage = Kicked()
+    removed = record(None, dead(stage)) | BY_TTL
+    replaced = record(image(stage.now) | {"lf": {"S": "nonce-2"}}, dead(stage))
+    KickFunction(stage.host).clean_up({"Records": [removed, replaced]})
+    told = stage.world.told.events
+    assert [(each.name, each.queue, each.handler_ref, each.code) for each in told] == [
+        (EventName.DEAD_EXPIRED, QUEUE, "charge", "card_expired")
+    ] * 2
+    assert {each.task_id for each in told} == {"01ARZ3NDEKTSV4RRFFQ69G5FAV"}
+
+
+@pytest.mark.parametrize("name", UNEXPIRED)
+def test_nothing_else_is_told_as_expired(name: str) -> None:
+    stage = Kicked()
+    KickFunction(stage.host).clean_up({"Records": [UNEXPIRED[name](stage)]})
+    assert stage.world.told.events == []
 
 
 ODD: dict[str, Any] = {
