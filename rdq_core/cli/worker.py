@@ -20,7 +20,7 @@ from rdq_core.engine.ports import QueueSource
 from rdq_core.engine.report import SweepReport
 from rdq_core.errors import InputInvalid
 from rdq_core.runtime.loading import load_registry
-from rdq_core.runtime.log import LOGGER, LogSink
+from rdq_core.runtime.log import LOGGER, LogSink, keep_requests_out_of_logs
 
 
 def register(app: typer.Typer) -> None:
@@ -88,6 +88,7 @@ def _check_queues(queues: QueueSource, serves: tuple[str, ...]) -> None:
 
 
 def _log_to_standard_error() -> None:
+    keep_requests_out_of_logs()
     logger, handler = logging.getLogger(LOGGER), logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     logger.addHandler(handler)

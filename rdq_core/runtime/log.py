@@ -10,6 +10,8 @@ from rdq_core.engine.events import Event
 from rdq_core.errors import RdqError
 
 LOGGER: Final = "rdq"
+_TALKATIVE: Final = ("boto3", "botocore", "s3transfer", "urllib3")
+"""Libraries whose loggers tell whole requests at level DEBUG."""
 
 
 class LogSink:
@@ -41,6 +43,18 @@ def log_error(error: BaseException, *, where: str) -> None:
     if isinstance(error, RdqError):
         record |= {"code": error.code, "message": error.message}
     logging.getLogger(LOGGER).error(_line(record))
+
+
+def keep_requests_out_of_logs() -> None:
+    """Keep requests to AWS, in which payloads are, out of the logs of a program that is rdq's own.
+
+    Whatever level its environment asks for, AWS's libraries log at INFO. One whose logger has a level of its own by now
+    keeps it: somebody wants just that.
+    """
+    for name in _TALKATIVE:
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.INFO)
 
 
 def _line(record: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import Ama
 
 from rdq_core.domain.attempt import Code
 from rdq_core.engine.events import Event, EventName
-from rdq_core.runtime.log import LOGGER, LogSink
+from rdq_core.runtime.log import LOGGER, LogSink, keep_requests_out_of_logs
 
 NAMESPACE: Final = "rdq"
 _MOST_VALUES: Final = 99
@@ -24,7 +24,8 @@ _Dimensions = tuple[tuple[str, str], ...]
 
 
 def log_as_json() -> None:
-    """Let everything that rdq logs become one JSON record a line on standard output."""
+    """Let everything that rdq logs become one JSON record a line on standard output, and keep requests out of it."""
+    keep_requests_out_of_logs()
     Logger(service=LOGGER, level="INFO")
 
 

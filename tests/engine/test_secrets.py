@@ -1,13 +1,14 @@
-"""A canary in whatever may be private, through every transition: found nowhere it may not be."""
+"""Canaries in whatever may be private, through every transition: found nowhere they may not be, and seen elsewhere."""
 
 import base64
 import json
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
-from pydantic import BaseModel
+from aws_lambda_powertools.metrics import MetricUnit
 
 from rdq_core import Abort, Registry, RetryAfter, TaskContext
 from rdq_core.domain.lifecycle import Edit
@@ -15,29 +16,39 @@ from rdq_core.engine.audit import Principal
 from rdq_core.engine.events import Event, EventName
 from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import SweepLimits
-from rdq_core.errors import RdqError
-from rdq_core.runtime.log import LogSink
+from rdq_core.errors import InputInvalid
+from rdq_core.runtime.hosting import FunctionHost
+from rdq_core.runtime.kicking import KickFunction
+from rdq_core.runtime.log import LOGGER, LogSink, keep_requests_out_of_logs
 from rdq_core.runtime.telemetry import MetricsSink
 from rdq_core.testing.embedded import Embedded, embedded, in_memory
+from tests.support.canary import (
+    KINDS,
+    MESSAGE,
+    PAYLOAD,
+    REFERENCE,
+    RESULT,
+    SOLD,
+    VARIABLE,
+    Outlets,
+    found_in,
+)
+from tests.support.events import event
 
-CANARY: Final = "canary-7f3a9c1d"
-"""In payloads, header values, results, handlers' variables and what they say, targets and requesters."""
 QUEUE: Final = "billing"
-QUEUES: Final = {QUEUE: {"retry": {"max_attempts": 2, "initial_backoff": "1s"}, "execution": {"lease": "10s"}}}
-SOLD: Final[dict[str, Any]] = {"headers": {"customer": CANARY}, "target": CANARY, "requested_by": CANARY}
-OUT_OF_REACH: Final = {EventName.DEAD_EXPIRED, EventName.HEARTBEAT_LOST}
-"""What takes a heartbeat in real time, or the stream; they have the same fields as the others."""
-
-
-class Order(BaseModel):
-    card: int
+BEATING: Final = "beating"
+QUEUES: Final[dict[str, dict[str, Any]]] = {
+    QUEUE: {"retry": {"max_attempts": 2, "initial_backoff": "1s"}, "execution": {"lease": "10s"}},
+    BEATING: {"execution": {"lease": "6s", "handler_timeout": "10m"}},
+}
 
 
 class Told:
     """Logs and metrics together, and which events there were."""
 
     def __init__(self) -> None:
-        self.sinks = (LogSink(), MetricsSink("test"))
+        self.metrics = MetricsSink("test")
+        self.sinks = (LogSink(), self.metrics)
         self.names: set[EventName] = set()
 
     def emit(self, event: Event) -> None:
@@ -47,31 +58,31 @@ class Told:
 
 
 def a_registry() -> Registry:
-    registry = Registry(queues=[QUEUE])
+    registry = Registry(queues=[QUEUE, BEATING])
 
     @registry.handler("succeeds")
     def succeeds(order: str) -> str:
-        return order
+        return order.replace(PAYLOAD, RESULT)
 
     @registry.handler("fails")
     def fails(order: str) -> str:
-        card = order + order  # a variable of the frame that the traceback is of
-        raise ConnectionError(order, card)
+        card = order.replace(PAYLOAD, VARIABLE)  # in the frame that the traceback is of
+        raise ConnectionError(MESSAGE, len(card))
 
     @registry.handler("gives-up")
     def gives_up(order: str) -> str:
-        raise Abort("declined", order, detail={"card": order})
+        raise Abort("declined", MESSAGE, detail={"card": order})
 
     @registry.handler("waits")
     def waits(order: str) -> str:
-        raise RetryAfter("5s", "later", order)
+        raise RetryAfter("5s", "later", MESSAGE)
 
     @registry.handler("exits")
     def exits(order: str) -> str:
         raise SystemExit(order)
 
     @registry.handler("misreads")
-    def misreads(order: Order) -> None:
+    def misreads(order: dict[str, int]) -> None:
         del order
 
     @registry.handler("returns-nonsense")
@@ -102,17 +113,31 @@ def live(local: Embedded) -> None:
         return order
 
     for ref in registry.refs:
-        rdq.submit(QUEUE, ref, CANARY, content_type="text/plain", **SOLD)
-    unroutable = rdq.submit(QUEUE, "nobody-knows", CANARY, **SOLD)
+        rdq.submit(QUEUE, ref, PAYLOAD, content_type="text/plain", **SOLD)
+    unroutable = rdq.submit(QUEUE, "nobody-knows", PAYLOAD, **SOLD)
     local.drain(horizon="1h")
     editor = local.parts.dead_letter_editor(Principal("ann"))
-    editor.redrive(QUEUE, [unroutable.id], Edit(handler_ref="succeeds", payload=CANARY.encode()))
+    editor.redrive(QUEUE, [unroutable.id], Edit(handler_ref="succeeds", payload=PAYLOAD.encode()))
     local.drain(horizon="1h")
     editor.purge(QUEUE, [entry.task_id for entry in local.parts.store.dead(QUEUE, limit=50).items])
-    waiting = rdq.submit(QUEUE, "succeeds", CANARY, delay="1h", **SOLD)
+    waiting = rdq.submit(QUEUE, "succeeds", PAYLOAD, delay="1h", **SOLD)
     rdq.cancel(waiting.id)
+    _lose_a_heartbeat(local, registry)
     _release(local, registry)
-    rdq.forget(target=CANARY)
+    _expire(local)
+    rdq.forget(target=REFERENCE)
+
+
+def _lose_a_heartbeat(local: Embedded, registry: Registry) -> None:
+    @registry.handler("is-cancelled")
+    def is_cancelled(order: str, ctx: TaskContext) -> str:
+        local.rdq.cancel(ctx.task.id)
+        local.advance("2s")  # the next beat is due
+        ctx.wait(10)
+        return order
+
+    local.rdq.submit(BEATING, "is-cancelled", PAYLOAD, **SOLD)
+    assert local.drain().total.lost == 1
 
 
 def _release(local: Embedded, registry: Registry) -> None:
@@ -125,75 +150,107 @@ def _release(local: Embedded, registry: Registry) -> None:
         ctx.check_lease()
         return order
 
-    local.rdq.submit(QUEUE, "is-stopped", CANARY, **SOLD)
+    local.rdq.submit(QUEUE, "is-stopped", PAYLOAD, **SOLD)
     sweeper = local.parts.sweeper(registry, serves=[QUEUE], worker="test:1")
     sweeper.sweep(SweepLimits(), stop)
 
 
-def everything_told(local: Embedded, told: Told, capsys: Any, caplog: Any) -> str:
-    """Logs at every level, metrics, what was printed, and the audit log."""
-    told.sinks[1].flush()
-    out, err = capsys.readouterr()
-    records = local.parts.audit_desk().list(QUEUE, page_size=500)["items"]
-    assert records
-    logged = [record.getMessage() + str(record.args) for record in caplog.records if record.name.startswith("rdq")]
-    assert logged
-    assert "EMF" in out or "_aws" in out
-    return "\n".join([out, err, json.dumps(records, default=str), *logged])
+def _expire(local: Embedded) -> None:
+    """A dead row is gone, as the stream tells it."""
+    (record,) = event("dynamodb_stream")["Records"]
+    row = record["dynamodb"].pop("NewImage")
+    private = {"p": {"B": base64.b64encode(PAYLOAD.encode()).decode()}, "m": {"S": json.dumps(SOLD)}}
+    record["dynamodb"]["OldImage"] = {**row, "status": {"S": "DEAD"}, "f": {"S": "declined"}, **private}
+    record |= {"eventName": "REMOVE", "userIdentity": {"type": "Service", "principalId": "dynamodb.amazonaws.com"}}
+    host = FunctionHost(parts=local.parts, metrics=MetricsSink("test"), start=lambda *_: None)
+    KickFunction(host).clean_up({"Records": [record]})
 
 
-def assert_no_canary(told: str) -> None:
-    assert CANARY not in told
-    assert base64.b64encode(CANARY.encode()).decode()[:-4] not in told
+def collect(local: Embedded, told: Told, outlets: Outlets) -> None:
+    """What doesn't come out by itself: metrics at the end of an invocation, and the audit log when it is read."""
+    told.metrics.flush()
+    outlets.hear("audit", *local.parts.audit_desk().list(QUEUE, page_size=500)["items"])
 
 
-def test_no_transition_tells_what_is_private(
-    told: tuple[Embedded, Told], capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_transition_tells_what_is_private(told: tuple[Embedded, Told], capsys: pytest.CaptureFixture[str]) -> None:
     local, sink = told
-    with caplog.at_level(logging.DEBUG, logger="rdq"):
+    with Outlets(capsys) as outlets:
         live(local)
-    assert set(EventName) - sink.names <= OUT_OF_REACH
-    assert_no_canary(everything_told(local, sink, capsys, caplog))
+        collect(local, sink, outlets)
+    assert sink.names == set(EventName)
+    assert all(outlets.heard(outlet) for outlet in ("log", "metric", "audit"))
+    assert outlets.leaks() == set()
 
 
-LARGE: Final = CANARY * 200_000
-REFUSED: Final[dict[str, Callable[[Embedded], object]]] = {
-    "a payload that is too large": lambda local: local.rdq.submit(QUEUE, "succeeds", LARGE),
-    "a payload that is no data": lambda local: local.rdq.submit(QUEUE, "succeeds", {"card": {CANARY}.pop}),
-    "a number that is none": lambda local: local.rdq.submit(QUEUE, "succeeds", {"card": [CANARY, float("nan")]}),
-    "a header that is no text": lambda local: local.rdq.submit(QUEUE, "succeeds", 1, headers={"card": [CANARY]}),  # type: ignore[dict-item]
-    "a header that is too large": lambda local: local.rdq.submit(QUEUE, "succeeds", 1, headers={"card": LARGE}),
-    "a reserved header": lambda local: local.rdq.submit(QUEUE, "succeeds", 1, headers={"rdq.card": CANARY}),
-    "a target that is too long": lambda local: local.rdq.submit(QUEUE, "succeeds", 1, target=CANARY * 50),
-    "a queue that isn't there": lambda local: local.rdq.submit("biling", "succeeds", CANARY, **SOLD),
-    "an id that is elsewhere": lambda local: _twice(local),  # noqa: PLW0108 - it is defined below
-    "a delay that is none": lambda local: local.rdq.submit(QUEUE, "succeeds", CANARY, delay="soon", **SOLD),
+# -- the canaries are seen ------------------------------------------------------------------------------------------
+
+
+def _in_the_audit_log(local: Embedded, _told: Told, secret: str) -> None:
+    with local.parts.auditor(Principal("ann")).recorded("dlq.redrive", QUEUE, detail={"note": secret}):
+        pass
+
+
+def _in_an_error(_local: Embedded, _told: Told, secret: str) -> None:
+    error = InputInvalid("payload", f"{secret!r} is wrong")
+    logging.getLogger(f"{LOGGER}.errors").error("refused", exc_info=error)
+
+
+PLANTED: Final[dict[str, tuple[str, Callable[[Embedded, Told, str], object]]]] = {
+    "a log's message": ("log", lambda _local, _told, secret: logging.getLogger(LOGGER).debug("claimed %s", secret)),
+    "a log's field": (
+        "log",
+        lambda _local, _told, secret: logging.getLogger(LOGGER).debug("claimed", extra={"body": secret}),
+    ),
+    "an error's message in a log": ("log", _in_an_error),
+    "a metric's dimension": (
+        "metric",
+        lambda _local, told, secret: told.metrics.measure("lost", 1, MetricUnit.Count, queue=secret),
+    ),
+    "an audit record": ("audit", _in_the_audit_log),
+    "standard output": ("stdout", lambda _local, _told, secret: sys.stdout.write(f"{secret}\n")),
+    "standard error": ("stderr", lambda _local, _told, secret: sys.stderr.write(secret)),
 }
 
 
-def _twice(local: Embedded) -> None:
-    local.configure("email", {})
-    receipt = local.rdq.submit(QUEUE, "succeeds", CANARY, **SOLD)
-    local.rdq.submit("email", "succeeds", CANARY, id=receipt.id, **SOLD)
+@pytest.mark.parametrize("place", PLANTED)
+def test_a_secret_that_gets_out_is_seen(capsys: pytest.CaptureFixture[str], place: str) -> None:
+    sink = Told()
+    local = in_memory(QUEUES, registry=a_registry(), events=sink)
+    outlet, leak = PLANTED[place]
+    with Outlets(capsys) as outlets:
+        leak(local, sink, PAYLOAD)
+        collect(local, sink, outlets)
+    assert outlets.leaks() == {(outlet, PAYLOAD)}
 
 
-@pytest.mark.parametrize("refused", REFUSED)
-def test_no_refusal_repeats_what_is_private(refused: str) -> None:
-    local = in_memory(QUEUES)
-    with pytest.raises(RdqError) as error:
-        REFUSED[refused](local)
-    assert_no_canary(f"{error.value} {error.value!r} {error.value.hint} {error.value.__cause__!r}")
+@pytest.mark.parametrize("secret", KINDS)
+@pytest.mark.parametrize("before", ["", "a", "ab", "abc"])
+def test_a_secret_is_seen_in_any_disguise(secret: str, before: str) -> None:
+    raw = f"{before}{secret}, paid".encode()
+    disguises = (base64.b64encode(raw), base64.urlsafe_b64encode(raw), raw.hex().encode(), raw.hex().upper().encode())
+    assert [found_in(f"told: {each.decode()}") for each in (raw, *disguises)] == [{secret}] * 5
 
 
-def test_what_a_handler_could_not_read_or_return_is_not_in_its_history_nor_are_its_variables() -> None:
-    local = in_memory(QUEUES, registry=a_registry())
-    ids = [
-        local.rdq.submit(QUEUE, ref, f'{{"card": "{CANARY}"}}', **SOLD).id
-        for ref in ("misreads", "returns-nonsense", "exits")
-    ]
-    local.drain(horizon="1h")
-    for task_id in ids:
-        attempts = local.rdq.get(task_id).attempts
-        assert attempts
-        assert_no_canary(str(attempts))
+def test_what_is_harmless_is_not_taken_for_a_secret() -> None:
+    assert found_in(base64.b64encode(b"a payload and a header, and nothing else").decode() + " canary-payload") == set()
+
+
+@pytest.mark.parametrize(("level", "tells"), [(logging.NOTSET, False), (logging.DEBUG, True)])
+def test_requests_are_logged_for_those_alone_who_ask_for_just_that(
+    capsys: pytest.CaptureFixture[str], level: int, *, tells: bool
+) -> None:
+    loggers = [logging.getLogger(name) for name in ("boto3", "botocore", "s3transfer", "urllib3")]
+    before = [logger.level for logger in loggers]
+    heard = logging.StreamHandler(sys.stdout)
+    with Outlets(capsys) as outlets:
+        for logger in loggers:
+            logger.setLevel(level)
+            logger.addHandler(heard)
+        keep_requests_out_of_logs()
+        with embedded(QUEUES) as local:
+            local.rdq.submit(QUEUE, "succeeds", PAYLOAD, **SOLD)
+        leaks = outlets.leaks()
+    for logger, level_before in zip(loggers, before, strict=True):
+        logger.setLevel(level_before)
+        logger.removeHandler(heard)
+    assert (("stdout", PAYLOAD) in leaks) is tells
