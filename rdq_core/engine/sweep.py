@@ -166,7 +166,7 @@ class _Sweep:
                 changes = self._changes
                 begins_cycle = self._begins_cycle()
                 if begins_cycle:
-                    self._parts.reconcilers.run()
+                    self._parts.reconcilers.run(self._stop, until=self._limits.deadline)
                     self._parts.removals.run()
                 wakes = [self._turn(queue, lane) for queue, lane in self._lanes.items()]
                 if begins_cycle:

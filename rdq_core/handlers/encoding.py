@@ -22,6 +22,8 @@ JSON: Final = "application/json"
 
 _JSON_KINDS: Final = (dict, list, tuple, int, float, bool, type(None))
 _PYDANTIC_KINDS: Final = (Decimal, datetime, date, time, timedelta, UUID, Enum)
+_DEEPEST: Final = 100
+"""How deep odd numbers are looked for: a bound on circles."""
 
 
 def encode(value: object) -> tuple[bytes, str]:
@@ -49,8 +51,40 @@ def _plain(value: object) -> object:
     if isinstance(value, _PYDANTIC_KINDS) or _is_record(value):
         import pydantic_core
 
-        return pydantic_core.to_jsonable_python(value, inf_nan_mode="constants")
+        data = pydantic_core.to_jsonable_python(value, inf_nan_mode="constants")
+        refuse_bent(value, data)
+        return data
     raise ValueError(f"is or contains a {type(value).__name__}, which is not JSON")
+
+
+def refuse_bent(value: object, data: object) -> None:
+    """ValueError where `data`, which pydantic has made of `value`, has null for a number that JSON can't say.
+
+    It writes NaN and infinities so wherever the type says no more than that anything, or a number or null, may stand.
+    """
+    path = next(_bent(value, data, "$", depth=0), None)
+    if path is not None:
+        raise ValueError(f"has NaN or an infinity at {path}")
+
+
+def _bent(value: object, data: object, path: str, *, depth: int) -> Iterator[str]:
+    if data is None:
+        if isinstance(value, float) and not math.isfinite(value):
+            yield path
+    elif isinstance(data, (dict, list)) and depth < _DEEPEST:
+        given = dict(_children(_fields(value)))
+        for step, item in _children(data):
+            if step in given:
+                yield from _bent(given[step], item, f"{path}{step}", depth=depth + 1)
+
+
+def _fields(value: object) -> object:
+    """A record as the mapping that pydantic writes; anything else as it is."""
+    if not _is_record(value):
+        return value
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return value.model_dump(by_alias=True, warnings=False)  # type: ignore[attr-defined]
 
 
 def _is_record(value: object) -> bool:
@@ -78,9 +112,9 @@ def _odd_numbers(value: object, path: str, *, depth: int) -> Iterator[str]:
     if isinstance(value, float):
         if not math.isfinite(value):
             yield path
-    elif depth < 100 and not isinstance(value, _JSON_KINDS) and _is_record(value):  # noqa: PLR2004 - a bound on circles
+    elif depth < _DEEPEST and not isinstance(value, _JSON_KINDS) and _is_record(value):
         yield from _odd_numbers(_plain(value), path, depth=depth + 1)
-    elif depth < 100:  # noqa: PLR2004 - the same bound
+    elif depth < _DEEPEST:
         for step, item in _children(value):
             yield from _odd_numbers(item, f"{path}{step}", depth=depth + 1)
 

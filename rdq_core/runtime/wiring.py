@@ -233,7 +233,10 @@ class Parts:
                 runner=Runner(run_parts),
                 limiter=self.limiter,
                 reconcilers=Reconcilers(
-                    [repair.by(rdq) for repair in handlers.repairs], sleeper=self.busy, on_error=self.on_error
+                    [repair.by(rdq) for repair in handlers.repairs],
+                    clock=self.clock,
+                    sleeper=self.busy,
+                    on_error=self.on_error,
                 ),
                 removals=self.removals(self.auditor(Principal(f"rdq on {worker}"))),
                 renewals=Renewals(self.store, clock=self.clock, jitter=self.jitter, on_error=self.on_error),

@@ -8,19 +8,31 @@ import pytest
 
 from rdq_core.cli.demo.receiver import ACCEPT, CRASH, Request
 from rdq_core.cli.demo.verdict import Verdict, judge
-from rdq_core.domain.attempt import Attempt, Outcome
+from rdq_core.domain.attempt import Attempt, AttemptError, Outcome
 from rdq_core.domain.task import Status, Task
 from rdq_core.testing.clock import NOON
 from rdq_core.testing.contract.factories import a_task
 
 SHA: Final = hashlib.sha256(b"body").hexdigest()
-OUTCOMES: Final = {"s": Outcome.SUCCESS, "f": Outcome.RETRYABLE_FAILURE, "x": Outcome.LEASE_EXPIRED}
+OUTCOMES: Final = {
+    "s": Outcome.SUCCESS,
+    "f": Outcome.RETRYABLE_FAILURE,
+    "t": Outcome.RETRYABLE_FAILURE,
+    "x": Outcome.LEASE_EXPIRED,
+}
+ERRORS: Final = {"f": AttemptError(type="HTTPError"), "t": AttemptError(type="TimeoutError")}
 
 
 def a_story(history: str, status: Status = Status.SUCCEEDED) -> Task:
-    """A task whose attempts ended so: s for success, f for failure, x for a lapsed lease."""
+    """A task whose attempts ended so: s for success, f for failure, t for no answer in time, x for a lapsed lease."""
     attempts = tuple(
-        Attempt(attempt_no=number, started_at=NOON, finished_at=NOON + timedelta(seconds=1), outcome=OUTCOMES[end])
+        Attempt(
+            attempt_no=number,
+            started_at=NOON,
+            finished_at=NOON + timedelta(seconds=1),
+            outcome=OUTCOMES[end],
+            error=ERRORS.get(end),
+        )
         for number, end in enumerate(history, start=1)
     )
     return a_task(id="T", status=status, attempts=attempts)
@@ -42,6 +54,7 @@ def verdict(task: Task | None, log: list[Request]) -> Verdict:
         (a_story("f", Status.DEAD), requests("410")),
         (a_story("xs"), requests(CRASH, ACCEPT)),
         (a_story("xs"), requests(ACCEPT, ACCEPT)),  # killed with the answer in hand: delivered twice
+        (a_story("ts"), requests(ACCEPT, ACCEPT)),  # accepted, and the answer came too late: delivered twice
         (a_story("xs"), [Request("T", 2, "acme", SHA, ACCEPT)]),  # killed before the request
     ],
 )

@@ -1,7 +1,6 @@
 """Files as people write them, and the assignments of `queue set`."""
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -120,9 +119,8 @@ def test_yaml_beyond_plain_data_is_refused(text: str, problem: str) -> None:
 def test_aliases_of_aliases_are_bounded_before_they_are_built() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 30)]
-    started = time.perf_counter()
+    # Built, they would be more values than any machine can hold.
     assert "too many values, aliases included; accepted: at most 50000" in refused("\n".join(lines)).message
-    assert time.perf_counter() - started < 1
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "{a: " * 100_000, "- " * 100_000, "a: &b\n" * 2])

@@ -10,6 +10,7 @@ from rdq_core.config.settings import Host, RateLimit
 from rdq_core.domain.rate import take
 from rdq_core.engine.ports import Candidate, Page
 from rdq_core.engine.reconcile import Reconciler
+from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import StoreFailed
 from tests.engine.world import NOW_ONLY, QUEUE, World
@@ -291,6 +292,35 @@ def test_a_hanging_reconciler_is_told_and_is_not_started_twice() -> None:
     assert [where for where, _ in world.told.errors] == ["reconciler pending"]
     assert starts == [1]
     release.set()
+
+
+def test_a_stop_does_not_wait_for_a_hanging_reconciler() -> None:
+    world, stop, release = World(), Stop(), threading.Event()
+    ended: list[str] = []
+
+    def hangs(_rdq: object) -> None:
+        stop.request()
+        release.wait(20)
+        ended.append("hangs")
+
+    world.registry.reconciler("hangs", timeout="1h")(hangs)
+    world.registry.reconciler("next")(lambda _rdq: ended.append("next"))
+    world.sweep(SweepLimits(horizon=None), stop)
+    assert (ended, world.told.errors) == ([], [])
+    release.set()
+
+
+def test_a_hanging_reconciler_takes_no_more_than_the_time_in_which_may_be_claimed() -> None:
+    world, release = World(), threading.Event()
+
+    def hangs(_rdq: object) -> None:
+        while not release.wait(0.001):
+            world.clock.advance("1s")
+
+    world.registry.reconciler("hangs", timeout="1h")(hangs)
+    world.sweep(SweepLimits(deadline=world.clock.now() + timedelta(seconds=10)))
+    release.set()
+    assert [str(error) for _, error in world.told.errors] == ["not done within 0:00:10"]
 
 
 def test_a_limiter_that_cannot_be_reached_is_told_and_holds_the_work_back() -> None:

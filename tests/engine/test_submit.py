@@ -1,7 +1,10 @@
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
+from pydantic import BaseModel, Field
 
 from rdq_core import Status
 from rdq_core.errors import InputInvalid, QueueNotFound, TaskConflict, TaskNotFound
@@ -40,6 +43,39 @@ def test_a_payload_that_is_no_data_is_refused(payload: object) -> None:
 def test_nan_is_refused_with_its_path() -> None:
     with pytest.raises(InputInvalid, match=r"\$\.deep\[1\]"):
         World().submit({"deep": [0, float("inf")]})
+
+
+class Reading(BaseModel):
+    at: str = Field(default="noon", alias="When")
+    values: dict[str, Any] = {}
+    hidden: object = Field(default=float("nan"), exclude=True)
+    unknown: Any = None
+
+
+@dataclass
+class Readings:
+    first: Reading
+    others: tuple[Any, ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("payload", "path"),
+    [
+        (Reading(values={"a": [float("nan")]}), "$.values.a[0]"),
+        ({"x": Reading(unknown=float("inf"))}, "$.unknown"),
+        (Readings(Reading(unknown=float("nan"))), "$.first.unknown"),
+        (Readings(Reading(), (None, float("nan"))), "$.others[1]"),
+    ],
+)
+def test_nan_is_refused_where_pydantic_would_write_null(payload: object, path: str) -> None:
+    with pytest.raises(InputInvalid) as refusal:
+        World().submit(payload)
+    assert refusal.value.problem == f"has NaN or an infinity at {path}"
+
+
+def test_what_a_model_keeps_to_itself_may_be_nan() -> None:
+    world = World()
+    assert world.task(world.submit(Reading())).payload == b'{"When":"noon","values":{},"unknown":null}'
 
 
 @pytest.mark.parametrize(

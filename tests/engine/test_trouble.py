@@ -9,6 +9,7 @@ import pytest
 from rdq_core import Outcome, Status
 from rdq_core.engine.lane import Lane
 from rdq_core.engine.reconcile import Reconciler, Reconcilers
+from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import SweepLimits, _Sweep
 from rdq_core.errors import CorruptItem
 from tests.engine.world import NOW_ONLY, QUEUE, World, sleeps_until
@@ -78,13 +79,14 @@ def test_a_reconciler_whose_thread_cannot_be_started_is_told_and_tried_in_the_ne
     world, ran = World(), []
     reconcilers = Reconcilers(
         [Reconciler("pending", lambda: ran.append(1), timedelta(seconds=5))],
+        clock=world.clock,
         sleeper=world.parts.busy,
         on_error=world.told.on_error,
     )
     no_thread_named(monkeypatch, "rdq-reconciler-", times=1)
-    reconcilers.run()
+    reconcilers.run(Stop())
     assert [where for where, _ in world.told.errors] == ["reconciler pending"]
-    reconcilers.run()
+    reconcilers.run(Stop())
     assert ran == [1]
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, Field
 
 from rdq_core import Registry, Retry, Status, TaskContext, TaskDefinition, task
 from rdq_core.client.rdq import Rdq
@@ -172,6 +173,39 @@ def test_a_submit_of_anything_else_is_refused_and_nothing_is_stored(value: Any) 
         send_email.submit(world.rdq, value)
     assert refusal.value.field == "payload"
     assert world.store.counts(QUEUE).pending == 0
+
+
+class Reading(BaseModel):
+    values: dict[str, Any] = Field(default_factory=dict)
+    average: float | None = None
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        (Reading(values={"a": [None, float("nan")]}), "$.values.a[1]"),
+        (Reading(average=float("inf")), "$.average"),
+        ({"average": float("nan")}, "$.average"),
+    ],
+)
+def test_nan_is_refused_where_null_would_fit(value: Any, path: str) -> None:
+    def read(reading: Reading) -> Any:
+        return reading.values
+
+    with pytest.raises(InputInvalid, match="has NaN or an infinity") as refusal:
+        defined(read).new(value)
+    assert refusal.value.problem.endswith(path)
+
+
+def test_an_output_with_nan_is_a_permanent_failure_where_null_would_fit() -> None:
+    def read(_mail: Mail) -> Any:
+        return {"average": float("nan")}
+
+    definition = defined(read)
+    world = a_world(definition)
+    task_id = definition.submit(world.rdq, Mail(to="ada")).id
+    assert world.sweep().dead_lettered == 1
+    assert world.error(task_id).code == "task_output_invalid"
 
 
 BAD_PAYLOADS = [

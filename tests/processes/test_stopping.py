@@ -3,9 +3,9 @@
 import json
 import signal
 import subprocess
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import pytest
 from rdq_core.client.rdq import Rdq
 from rdq_core.domain.attempt import Outcome
 from rdq_core.domain.task import Status, Task
+from tests.engine.world import until
 from tests.processes.commands import TABLES, Commands
 from tests.support.engines import Engine
 
@@ -26,7 +27,7 @@ config_version: 1
 queues:
   stopping:
     retry: {max_attempts: 2, initial_backoff: 100ms}
-    execution: {lease: 1s, handler_timeout: 50s, heartbeat: 200ms}
+    execution: {lease: 5s, handler_timeout: 50s, heartbeat: 1s}
     dispatch: {poll_interval: 100ms}
     index_shards: 1
 """
@@ -52,10 +53,22 @@ class Stage:
 
     def wait_for(self, *refs: str) -> None:
         """Until these handlers have started."""
-        give_up = time.monotonic() + PATIENCE
-        while not all((self.marks / ref).exists() for ref in refs):
-            assert time.monotonic() < give_up, "the handlers never started"
-            time.sleep(0.01)
+        self.wait_until(lambda: all((self.marks / ref).exists() for ref in refs))
+
+    @staticmethod
+    def wait_until(condition: Callable[[], bool]) -> None:
+        """Until it has come to this in another process."""
+        until(condition, patience=PATIENCE, every=0.02)
+
+    def has_been_renewed(self, task_id: str, *, times: int) -> Callable[[], bool]:
+        """Whether as many leases of a running task have been seen, one after the other."""
+        seen = set[datetime | None]()
+
+        def look() -> bool:
+            seen.add(self.task(task_id).lease_expires_at)
+            return len(seen) > times
+
+        return look
 
     @contextmanager
     def worker(self, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
@@ -85,28 +98,30 @@ def assert_released(task: Task) -> None:
     assert (task.attempt_count, task.attempts) == (0, ())
 
 
-def test_sigterm_lets_finish_who_can_and_releases_the_rest_within_the_grace(stage: Stage) -> None:
+def test_sigterm_lets_finish_who_can_and_releases_who_gives_up_and_the_second_one_releases_the_rest(
+    stage: Stage,
+) -> None:
     tasks = stage.submit("finishes", "cooperates", "ignores")
-    with stage.worker("stubborn", "--grace", "1s") as worker:
+    with stage.worker("stubborn", "--grace", "1h") as worker:
         stage.wait_for(*tasks)
         worker.send_signal(signal.SIGTERM)
+        stage.wait_until(lambda: stage.task(tasks["cooperates"]).status is Status.PENDING)
         (stage.marks / "told").touch()
+        stage.wait_until(lambda: stage.task(tasks["finishes"]).status is Status.SUCCEEDED)
+        worker.send_signal(signal.SIGTERM)
         report = report_of(worker)
     assert (report["claimed"], report["completed"], report["released"]) == (3, 1, 2)
-    assert stage.task(tasks["finishes"]).status is Status.SUCCEEDED
     for ref in ("cooperates", "ignores"):
         assert_released(stage.task(tasks[ref]))
     assert report_of(stage.second.worker("stubborn", "--drain", "--drain-horizon", "1s"))["completed"] == 2
     assert {stage.task(task_id).attempts[0].attempt_no for task_id in tasks.values()} == {1}
 
 
-def test_a_second_sigterm_ends_the_grace(stage: Stage) -> None:
+def test_a_handler_that_ignores_sigterm_is_released_when_the_grace_is_over(stage: Stage) -> None:
     tasks = stage.submit("ignores")
-    with stage.worker("stubborn", "--grace", "1h") as worker:
+    with stage.worker("stubborn", "--grace", "1s") as worker:
         stage.wait_for("ignores")
-        for _ in range(2):
-            worker.send_signal(signal.SIGTERM)
-            time.sleep(0.2)  # two that come at once are one
+        worker.send_signal(signal.SIGTERM)
         assert report_of(worker)["released"] == 1
     assert_released(stage.task(tasks["ignores"]))
 
@@ -128,6 +143,10 @@ def test_a_handler_that_ends_its_worker_each_time_ends_in_the_dlq(stage: Stage) 
 def test_a_loop_that_never_pauses_and_a_sleeping_coroutine_keep_their_leases(stage: Stage) -> None:
     tasks = stage.submit("spins", "sleeps")
     with stage.worker(*DRAIN) as worker:
+        stage.wait_for(*tasks)
+        for task_id in tasks.values():
+            stage.wait_until(stage.has_been_renewed(task_id, times=5))
+        (stage.marks / "told").touch()
         report = report_of(worker)
     assert (report["claimed"], report["completed"]) == (2, 2)
     for task_id in tasks.values():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from rdq_core.cli.screen import escaped
 
 if TYPE_CHECKING:
+    from rich.console import Console, OverflowMethod
     from rich.text import Text
 
 _COLUMNS: Final = 80
@@ -68,15 +69,19 @@ class Lines:
 
 
 class Live:
-    """The lines so far with the states above them, drawn again as they change."""
+    """The lines so far with the states above them, drawn again as they change.
 
-    def __init__(self) -> None:
-        from rich.console import Console
+    A terminal that is too small sees the newest lines, and all of them at the end.
+    """
+
+    def __init__(self, console: "Console") -> None:
         from rich.live import Live as RichLive
 
         self._lines: list[str] = []
         self._state = State(0, 0, 0, 0)
-        self.display = RichLive(console=Console(highlight=False), refresh_per_second=12, get_renderable=self._drawn)
+        self._is_over = False
+        self._console = console
+        self.display = RichLive(console=console, refresh_per_second=12, get_renderable=self._drawn)
 
     def say(self, line: str) -> None:
         """Add the line."""
@@ -86,11 +91,18 @@ class Live:
         """Move the bars."""
         self._state = state
 
+    def end(self) -> None:
+        """Nothing more will be said: the last drawing has everything."""
+        self._is_over = True
+
     def _drawn(self) -> "Text":
         from rich.text import Text
 
         title, *rest = self._lines or [""]
-        text = Text(f"{title}\n", style="bold", no_wrap=True, overflow="ellipsis")
+        if not self._is_over:
+            rest = rest[-max(self._console.size.height - 2, 1) :]
+        overflow: OverflowMethod = "fold" if self._is_over else "ellipsis"
+        text = Text(f"{title}\n", style="bold", no_wrap=not self._is_over, overflow=overflow)
         text.append_text(self._bar())
         return text.append("".join(f"\n{line}" for line in rest), style="not bold")
 
@@ -115,12 +127,19 @@ def telling(*, people: bool) -> Iterator[Teller]:
     """The teller for standard output."""
     if not people:
         yield Nobody()
-    elif not sys.stdout.isatty():
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not sys.stdout.isatty() or console.is_dumb_terminal:
         yield Lines()
-    else:
-        teller = Live()
-        with teller.display:
+        return
+    teller = Live(console)
+    with teller.display:
+        try:
             yield teller
+        finally:
+            teller.end()
 
 
 def _fitted(line: str) -> str:

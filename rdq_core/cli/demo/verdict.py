@@ -86,7 +86,13 @@ def _problems(task_id: str, sha256: str, task: Task | None, requests: Sequence[R
 
 
 def _agree(attempt: Attempt, answer: str) -> bool:
-    """A success was accepted. What was accepted is a success, unless the worker was killed with the answer in hand."""
+    """A success was accepted. What was accepted is a success, where the worker has heard of it."""
     if attempt.outcome is Outcome.SUCCESS:
         return answer == ACCEPT
-    return answer != ACCEPT or attempt.outcome is Outcome.LEASE_EXPIRED
+    return answer != ACCEPT or not _may_have_heard(attempt)
+
+
+def _may_have_heard(attempt: Attempt) -> bool:
+    """False for a worker that was killed with the answer in hand, or that had given up waiting for it."""
+    gave_up = attempt.error is not None and "Timeout" in attempt.error.type
+    return attempt.outcome is not Outcome.LEASE_EXPIRED and not gave_up
