@@ -20,7 +20,7 @@ actions. Of `clean_up`: GetItem, Query, BatchWriteItem, DeleteItem on tasks, dlq
 from typing import Any
 
 from rdq_core.runtime.hosting import host_from_env
-from rdq_core.runtime.kicking import KickFunction
+from rdq_core.runtime.kicking import KickFunction, records_of
 
 _host = host_from_env("rdq-kick")
 _kick = KickFunction(_host)
@@ -29,10 +29,10 @@ _kick = KickFunction(_host)
 def handler(event: Any, _context: Any) -> dict[str, Any]:
     """Start a sweep where one is needed; the queues that it is for."""
     with _host.invocation():
-        return {"started": _kick.kick(event["Records"])}
+        return {"started": _kick.kick(records_of(event))}
 
 
 def clean_up(event: Any, _context: Any) -> None:
     """Delete what rows that are gone have left behind."""
     with _host.invocation():
-        _kick.clean_up(event["Records"])
+        _kick.clean_up(records_of(event))

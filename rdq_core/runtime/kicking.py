@@ -15,7 +15,7 @@ from rdq_core.config.settings import Host, QueueSettings
 from rdq_core.domain.task import Status
 from rdq_core.domain.times import to_millis
 from rdq_core.engine.vigil import AWAKE_FOR
-from rdq_core.errors import StoreFailed
+from rdq_core.errors import ConfigInvalid, InputInvalid, StoreFailed
 from rdq_core.runtime.hosting import FunctionHost
 from rdq_core.stores.dynamodb.owner import text_of
 from rdq_core.stores.dynamodb.schema import STATE, Attr, queue_of
@@ -48,7 +48,7 @@ class KickFunction:
                 if self._books(queue):
                     booked.append(queue)  # noqa: PERF401 - what was booked before an error has to be known
             if booked:
-                self._host.start(self._host.environ[SWEEPER], {"queues": booked})
+                self._host.start(self._sweeper, {"queues": booked})
         except BaseException:
             self._take_back(booked)
             raise
@@ -58,6 +58,12 @@ class KickFunction:
         """Delete what removed and replaced rows leave behind. Raises StoreFailed: deliver the batch again."""
         for record in records:
             self._parts.store.clean_up(record)
+
+    @property
+    def _sweeper(self) -> str:
+        if not (name := self._host.environ.get(SWEEPER)):
+            raise ConfigInvalid(SWEEPER, "is not set; it names the function whose sweeps are started")
+        return name
 
     def _served(self) -> frozenset[str]:
         return frozenset(name for name, each in self._parts.queues.all().items() if _is_the_sweepers(each))
@@ -72,6 +78,14 @@ class KickFunction:
                 self._parts.wakefulness.fall_asleep(queue)
             except StoreFailed as failed:  # it ends by itself in two seconds, before the batch is given up
                 self._parts.on_error(failed, where=f"taking back the start of a sweep of queue {queue}")
+
+
+def records_of(event: object) -> list[Mapping[str, Any]]:
+    """The records that a stream's event brings. InputInvalid for any other event."""
+    records = event.get("Records") if isinstance(event, Mapping) else None
+    if not isinstance(records, list):
+        raise InputInvalid("event", "is not a stream's: it has no list of Records", hint="map the tasks table's stream")
+    return records
 
 
 def _is_the_sweepers(settings: QueueSettings) -> bool:
