@@ -4,7 +4,7 @@ The index proposes and the table disposes: an entry may be outdated, and a claim
 itself. What was handed out is not handed out again while the index may still be showing it.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -131,9 +131,16 @@ class Feed:
             self._places.append(_Place(place.shard, place.since, page.next))
 
     def _in_own_order(self, due: list[Candidate]) -> list[Candidate]:
-        """The page from a place of our own on, so that two sweepers rarely meet at the same entry."""
+        """The page from a place of our own on, so that two sweepers rarely meet at the same entry.
+
+        Those of one key keep their order: each waits for the one before it anyway.
+        """
         start = int(abs(self._jitter.fraction()) * len(due))
-        return due[start:] + due[:start]
+        lines: dict[str | None, deque[Candidate]] = defaultdict(deque)
+        for each in due:
+            lines[each.concurrency_key].append(each)
+        mine = due[start:] + due[:start]
+        return [each if each.concurrency_key is None else lines[each.concurrency_key].popleft() for each in mine]
 
     def _note(self, due_at: datetime) -> None:
         self._earliest = due_at if self._earliest is None else min(self._earliest, due_at)

@@ -5,11 +5,12 @@
     EventBridge                        an event that a rule matched
     {"submit": {...}}                  a task object, as from EventBridge Scheduler or any caller
 
-The same record is the same task however often it comes, and a record that is refused keeps no other one out.
+The same record is the same task however often it comes, and a record that is refused keeps no other one out, but for
+those behind it in its group of a FIFO queue.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Final
@@ -19,7 +20,13 @@ from rdq_core.engine.ports import Submission
 from rdq_core.engine.submit import Draft
 from rdq_core.errors import ConfigInvalid, InputInvalid, RdqError
 from rdq_core.handlers.encoding import JSON
-from rdq_core.handlers.sources import draft_of_failure, draft_of_message, event_bytes, is_destination_record
+from rdq_core.handlers.sources import (
+    draft_of_failure,
+    draft_of_message,
+    event_bytes,
+    group_of,
+    is_destination_record,
+)
 from rdq_core.ops.lines import task_lines
 from rdq_core.runtime.hosting import FunctionHost
 
@@ -27,6 +34,8 @@ ROUTES: Final = "RDQ_INTAKE_ROUTES"
 """The environment variable that says where what comes from a source goes: JSON, as in
 `{"arn:aws:sqs:...:orders": {"queue": "billing", "handler_ref": "charge"}, "*": {...}}`; `*` is any other source."""
 _ANY: Final = "*"
+
+_Answer = Submission | RdqError | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +64,33 @@ class IntakeFunction:
 
     def _take_batch(self, records: list[Any]) -> dict[str, Any]:
         drafts = [self._draft_or_refusal(record) for record in records]
-        answers = [answer for run in self._parts.submitter().submit_many(drafts) for answer in run]
+        groups = [group_of(record) if isinstance(record, Mapping) else None for record in records]
+        answers = self._stored_in_order(drafts, groups) if any(groups) else self._stored(drafts)
         kept = [self._is_kept(record, answer) for record, answer in zip(records, answers, strict=True)]
         stays = [_id_of(record) for record, is_kept in zip(records, kept, strict=True) if not is_kept]
         # An answer with an id that isn't in the batch would fail all of it.
         return {"batchItemFailures": [{"itemIdentifier": each} for each in stays if each]}
 
-    def _is_kept(self, record: Any, answer: Submission | RdqError) -> bool:
-        if isinstance(answer, Submission):
-            return True
-        self._parts.on_error(answer, where=f"taking in record {_id_of(record)}")
-        return False
+    def _stored(self, drafts: list[Draft | RdqError]) -> Sequence[Submission | RdqError]:
+        return [answer for run in self._parts.submitter().submit_many(drafts) for answer in run]
+
+    def _stored_in_order(self, drafts: list[Draft | RdqError], groups: list[str | None]) -> Sequence[_Answer]:
+        """One after the other, so that each is due after the one before. Behind a record of a FIFO queue's group that
+        stays, the group's others stay too: None.
+        """
+        answers: list[_Answer] = []
+        blocked: set[str | None] = set()
+        for draft, group in zip(drafts, groups, strict=True):
+            answer = None if group in blocked else self._stored([draft])[0]
+            answers.append(answer)
+            if group is not None and not isinstance(answer, Submission):
+                blocked.add(group)
+        return answers
+
+    def _is_kept(self, record: Any, answer: _Answer) -> bool:
+        if isinstance(answer, RdqError):
+            self._parts.on_error(answer, where=f"taking in record {_id_of(record)}")
+        return isinstance(answer, Submission)
 
     def _draft_or_refusal(self, record: object) -> Draft | RdqError:
         now = self._parts.clock.now()

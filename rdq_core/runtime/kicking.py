@@ -16,7 +16,7 @@ from rdq_core.domain.task import Status
 from rdq_core.domain.times import to_millis
 from rdq_core.engine.events import Event, EventName
 from rdq_core.engine.vigil import AWAKE_FOR
-from rdq_core.errors import InputInvalid, StoreFailed
+from rdq_core.errors import ConfigInvalid, InputInvalid, StoreFailed
 from rdq_core.runtime.hosting import FunctionHost
 from rdq_core.stores.dynamodb.owner import text_of
 from rdq_core.stores.dynamodb.schema import STATE, Attr, queue_of
@@ -52,7 +52,7 @@ class KickFunction:
                 if self._books(queue):
                     booked.append(queue)  # noqa: PERF401 - what was booked before an error has to be known
             if booked:
-                self._host.start(self._host.environ[SWEEPER], {"queues": booked})
+                self._host.start(self._sweeper, {"queues": booked})
         except BaseException:
             self._take_back(booked)
             raise
@@ -68,6 +68,12 @@ class KickFunction:
             self._parts.store.clean_up(record)
             if (expired := _expired(record)) is not None:
                 self._parts.events.emit(expired)
+
+    @property
+    def _sweeper(self) -> str:
+        if not (name := self._host.environ.get(SWEEPER)):
+            raise ConfigInvalid(SWEEPER, "is not set; it names the function whose sweeps are started")
+        return name
 
     def _served(self) -> frozenset[str]:
         return frozenset(name for name, each in self._parts.queues.all().items() if _is_the_sweepers(each))
@@ -88,7 +94,7 @@ def _records(event: object) -> list[Mapping[str, Any]]:
     """The records of a stream's batch. Their images are items of DynamoDB's, where they have any."""
     records = event.get("Records") if isinstance(event, Mapping) else None
     if not isinstance(records, list) or not all(map(_is_of_a_stream, records)):
-        raise InputInvalid("event", "is no batch of a DynamoDB stream")
+        raise InputInvalid("event", "is no batch of a DynamoDB stream", hint="map the tasks table's stream")
     return records
 
 

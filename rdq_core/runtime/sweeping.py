@@ -76,8 +76,7 @@ class SweeperFunction:
         self._registry = load_registry(host.environ[REGISTRY]) if host.environ.get(REGISTRY) else Registry()
         self._rdq = rdq_of(host.parts) if rdq_of is not None and self._registry.repairs else None
         self._places = Places(host.parts.wakefulness, clock=host.parts.clock, on_error=host.parts.on_error)
-        self._help_above = int(host.environ.get(HELP_ABOVE) or _MANY)
-        self._help_share = int(host.environ.get(HELP_SHARE) or _MANY)
+        self._help_above, self._help_share = (_threshold(host.environ, name) for name in (HELP_ABOVE, HELP_SHARE))
         self._gauges = Gauges(host.parts, host.metrics)
 
     def sweep(self, order: SweepOrder, invocation: Invocation) -> dict[str, Any]:
@@ -187,6 +186,13 @@ class SweeperFunction:
                 self._places.give_back(place)
             return False
         return True
+
+
+def _threshold(environ: Mapping[str, str], name: str) -> int:
+    text = environ.get(name) or str(_MANY)
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise ConfigInvalid(name, "must be a whole number of tasks, 1 or more")
+    return int(text)
 
 
 def _time_of(invocation: Invocation) -> timedelta:

@@ -275,12 +275,16 @@ def connect(
     from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
     from rdq_core.stores.dynamodb.secret import DynamoCursorKey
     from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
+    from rdq_core.stores.dynamodb.tries import listen_to
 
     tables = tables or tables_in()
     client = client or dynamodb_client()
+    bucket = os.environ.get(BODY_BUCKET) or None
+    s3 = _client("s3", os.environ) if bucket else None
+    for each in filter(None, (client, s3)):
+        listen_to(each)
     clock = clock or _storage_clock(client, tables)
     ids, jitter, sleeper = SystemIds(), SystemJitter(), sleeper or SystemSleeper()
-    bucket = os.environ.get(BODY_BUCKET) or None
     queues = DynamoQueues(client, tables, clock=clock, jitter=jitter, sleeper=sleeper)
     return Parts(
         store=DynamoTaskStore(
@@ -291,7 +295,7 @@ def connect(
             jitter=jitter,
             sleeper=sleeper,
             shards_ever=queues.shards_ever,
-            s3=_client("s3", os.environ) if bucket else None,
+            s3=s3,
             body_bucket=bucket,
         ),
         queues=queues,

@@ -1,12 +1,17 @@
 """A claimant in a process of its own: waits for a word on stdin, claims what it can, and prints the ids that it won.
 
 python -m tests.contract.claimant NOW SEED        the engine is in the environment; NOW is RFC 3339
+
+It wins no more than `MOST`, so that others must win the rest, however late the machine lets them begin.
 """
 
 import json
 import sys
 from datetime import datetime
+from typing import Any, Final
 
+from rdq_core.domain.lease import Claim, Grant
+from rdq_core.engine.ports import Candidate, Page
 from rdq_core.runtime.system import SystemIds, SystemJitter, SystemSleeper
 from rdq_core.runtime.wiring import dynamodb_client
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
@@ -15,10 +20,28 @@ from rdq_core.testing.contract.bench import Bench
 from rdq_core.testing.contract.claiming import claim_all
 from tests.support.stores import SHARDS, TABLES
 
+MOST: Final = 60
+
+
+class Sated(DynamoTaskStore):
+    """A store that sees no more work once it has won its fill."""
+
+    won = 0
+
+    def candidates(self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None) -> Page[Candidate]:
+        if self.won >= MOST:
+            return Page([], None)
+        return super().candidates(queue, shard, until=until, limit=limit, after=after)
+
+    def claim(self, candidate: Candidate, grant: Grant) -> Claim | None:
+        claim = super().claim(candidate, grant) if self.won < MOST else None
+        self.won += claim is not None
+        return claim
+
 
 def main(now: str, seed: str) -> None:
     clock = FrozenClock(datetime.fromisoformat(now))
-    store = DynamoTaskStore(
+    store = Sated(
         dynamodb_client(),
         TABLES,
         clock=clock,

@@ -48,10 +48,10 @@ def test_two_hundred_due_tasks_are_each_claimed_once_by_four_processes(ministack
         assert claimant.stdin is not None
         claimant.stdin.write("go\n")
         claimant.stdin.flush()
-    answers = [claimant.communicate(timeout=60)[0] for claimant in claimants]
+    answers = [claimant.communicate()[0] for claimant in claimants]
 
     won = [json.loads(answer) for answer in answers]
     assert [claimant.returncode for claimant in claimants] == [0] * PROCESSES
     assert Counter(task_id for each in won for task_id in each) == Counter(ids)
-    assert sum(bool(each) for each in won) > 1, "one was over before another began"
+    assert all(won), "nobody can have won it all"
     assert shared.store.counts("billing").in_flight == 200

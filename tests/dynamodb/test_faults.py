@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from rdq_core.domain.ids import encode_id
 from rdq_core.errors import LeaseLost, StoreFailed, TaskNotFound
+from rdq_core.runtime.log import Quiet
+from rdq_core.runtime.wiring import connect
 from rdq_core.stores.dynamodb.transact import MAX_TRIES
 from rdq_core.testing.faults import Fault, FaultScript, LosesAnswer, LosesRequest, Rejects, Request
 from tests.dynamodb import verbs
-from tests.dynamodb.world import FAILURE, QUEUE, TASK_ID, World
+from tests.dynamodb.world import FAILURE, QUEUE, SHARDS, TABLES, TASK_ID, World, a_task
 
 NOT_CARRIED_OUT: tuple[Fault, ...] = (
     LosesRequest(),
@@ -111,6 +114,38 @@ def test_patience_ends_and_tells_that_nothing_happened(world: World) -> None:
     assert not failed.value.may_have_happened
     assert world.sleeper.slept == sorted(world.sleeper.slept)
     assert len(world.sleeper.slept) == MAX_TRIES - 1
+
+
+@pytest.mark.parametrize("last", [LosesRequest(), Rejects("ThrottlingException")], ids=["not sent", "throttled"])
+def test_what_became_of_tries_that_botocore_made_by_itself_is_known(world: World, last: Fault) -> None:
+    client = world.engine.client("dynamodb", attempts=2)
+    parts = connect(client, TABLES, clock=world.clock, sleeper=world.sleeper, events=Quiet())
+    with FaultScript(client) as faults:
+        faults.lose_answer("PutItem")
+        faults.add(last, "PutItem", nth=2, times=None)
+        with pytest.raises(StoreFailed) as failed:
+            parts.store.submit(a_task(created_at=world.now), shards=SHARDS)
+    assert world.store.get(TASK_ID) is not None
+    assert failed.value.may_have_happened
+
+
+def test_a_try_of_somebody_else_in_between_leaves_no_doubt(world: World) -> None:
+    client, another = (world.engine.client("dynamodb", attempts=2) for _ in range(2))
+    parts, others = (
+        connect(each, TABLES, clock=world.clock, sleeper=world.sleeper, events=Quiet()) for each in (client, another)
+    )
+
+    def submit_another() -> None:
+        with FaultScript(another) as theirs:
+            theirs.lose_answer("PutItem")
+            others.store.submit(a_task(encode_id(8), created_at=world.now), shards=SHARDS)
+
+    with FaultScript(client) as faults:
+        faults.interleave(submit_another)
+        faults.reject("ThrottlingException", times=None)
+        with pytest.raises(StoreFailed) as failed:
+            parts.store.submit(a_task(created_at=world.now), shards=SHARDS)
+    assert not failed.value.may_have_happened
 
 
 def test_our_own_heartbeat_is_told_from_a_lost_lease(world: World) -> None:

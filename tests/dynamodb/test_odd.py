@@ -316,3 +316,18 @@ def test_an_entry_with_no_whole_number_as_its_time_stops_no_list(world: World, d
         page = world.store.dead(QUEUE, limit=limit, after=page.next)
         listed += [entry.task_id for entry in page.items]
     assert sorted(listed) == [first, last]
+
+
+@pytest.mark.parametrize("due_at", ["1.5", "-1", "1E+125"])
+def test_a_row_with_no_time_as_its_due_time_is_counted_and_stops_no_count(world: World, due_at: str) -> None:
+    odd, good = encode_id(1), encode_id(2)
+    world.submit(odd)
+    world.submit(good)
+    world.client.update_item(
+        TableName=TABLES.tasks,
+        Key={"task_id": {"S": odd}, "kind": {"S": "T"}},
+        UpdateExpression="SET due_at = :odd",
+        ExpressionAttributeValues={":odd": {"N": due_at}},
+    )
+    counts = world.store.counts(QUEUE)
+    assert (counts.pending, counts.oldest_due_at) == (2, world.now)

@@ -5,7 +5,7 @@ from typing import Any
 
 from rdq_core.domain.task import Status
 from rdq_core.engine.feed import Feed
-from rdq_core.engine.ports import Candidate, Page
+from rdq_core.engine.ports import Candidate, Jitter, Page
 from rdq_core.testing.clock import FrozenClock, NoJitter
 from tests.engine.world import QUEUE, World
 
@@ -19,9 +19,15 @@ class Index:
         self.entries: dict[int, list[Candidate]] = {}
         self.reads: list[int] = []
 
-    def put(self, name: str, due_at: datetime, *, shard: int = 0) -> None:
+    def put(self, name: str, due_at: datetime, *, shard: int = 0, key: str | None = None) -> None:
         entry = Candidate(
-            task_id=name, queue=QUEUE, due_at=due_at, status=Status.PENDING, fencing_token=1, handler_ref="charge"
+            task_id=name,
+            queue=QUEUE,
+            due_at=due_at,
+            status=Status.PENDING,
+            fencing_token=1,
+            handler_ref="charge",
+            concurrency_key=key,
         )
         self.entries.setdefault(shard, []).append(entry)
         self.entries[shard].sort(key=lambda each: (each.due_at, each.task_id))
@@ -41,11 +47,17 @@ class Index:
 class Reader:
     """A feed over an index, and a reader that takes what it hands out off the index, as claims do."""
 
-    def __init__(self, *, shards: int = 1, batch_size: int = 10) -> None:
+    def __init__(self, *, shards: int = 1, batch_size: int = 10, jitter: Jitter | None = None) -> None:
         self.clock, self.index = FrozenClock(), Index()
         world = World(index_shards=shards, dispatch={"batch_size": batch_size})
         self.settings = world.queues.settings(QUEUE)
-        self.feed = Feed(QUEUE, self.index, clock=self.clock, jitter=NoJitter(), on_error=world.told.on_error)  # type: ignore[arg-type]
+        self.feed = Feed(
+            QUEUE,
+            self.index,  # type: ignore[arg-type]
+            clock=self.clock,
+            jitter=jitter or NoJitter(),
+            on_error=world.told.on_error,
+        )
 
     def next(self, *, keeps: tuple[str, ...] = ()) -> str | None:
         """The next name, None when the feed wants to be asked later."""
@@ -97,6 +109,21 @@ def test_a_stream_of_new_work_does_not_keep_deep_entries_from_a_second_look() ->
             seen.append(found)
         reader.clock.advance("100ms")
     assert seen.count("busy 24") > 1
+
+
+class Half:
+    """Chance that begins in the middle of each page."""
+
+    def fraction(self) -> float:
+        return 0.5
+
+
+def test_a_page_is_begun_anywhere_and_what_shares_a_key_comes_in_due_order_all_the_same() -> None:
+    reader = Reader(jitter=Half())
+    for number in range(9):
+        key = "ann" if number % 2 else None
+        reader.index.put(f"{number}", reader.clock.now() - timedelta(minutes=9 - number), key=key)
+    assert [reader.next() for _ in range(9)] == ["4", "1", "6", "3", "8", "0", "5", "2", "7"]
 
 
 def test_entries_that_were_handed_out_are_paged_over_once_a_look() -> None:

@@ -51,9 +51,9 @@ class Shop(Deployment):
         self.effects = effects
         self.deploy("charge-fn", "charge.handler", code={"charge.py": code}, EFFECTS=str(effects))
         handlers = {"charge": {"function": "charge-fn", **target}}
-        self.configure(
-            QUEUE, handlers=handlers, execution={"handler_timeout": "10s"}, index_shards=1, retry=retry or {}
-        )
+        # No time of the queue's passes while a slow machine starts a process.
+        times = {"handler_timeout": "2m", "lease": "10m"}
+        self.configure(QUEUE, handlers=handlers, execution=times, index_shards=1, retry=retry or {})
         self.sweeper = self.deploy("rdq-sweeper", "functions.sweeper.handler")
 
     sweeper: str

@@ -1,6 +1,7 @@
 """The intake function: what each source delivers, and the task that it becomes."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -39,6 +40,16 @@ def failures(answer: dict[str, Any]) -> list[str]:
     return [each["itemIdentifier"] for each in answer["batchItemFailures"]]
 
 
+def fifo(*names: str) -> dict[str, Any]:
+    """A batch of a FIFO queue: a message of each name, which ends with its group."""
+    (first,) = event("sqs_fifo")["Records"]
+    records = [
+        {**first, "messageId": name, "body": name, "attributes": {**first["attributes"], "MessageGroupId": name[-1]}}
+        for name in names
+    ]
+    return {"Records": records}
+
+
 class TestSqs:
     def test_each_message_becomes_a_task_with_its_attributes_as_headers(self) -> None:
         stage = Intake()
@@ -68,6 +79,27 @@ class TestSqs:
         stage = Intake()
         stage.take(event("sqs_fifo"))
         assert stage.stored("11d6ee51-4cc7-4302-9e22-7cd8afdaadf5").concurrency_key == "customer-1"
+
+    def test_tasks_of_a_group_are_stored_one_after_the_other_in_its_order(self) -> None:
+        stage, stored = Intake(), []
+
+        class Notes(MemoryStore):
+            def submit_many(self, tasks: Sequence[Task], **options: Any) -> Any:
+                stored.append([task.payload.decode() for task in tasks])
+                return super().submit_many(tasks, **options)
+
+        store = Notes(clock=stage.world.clock, ids=stage.world.ids)
+        stage.host = replace(stage.host, parts=replace(stage.world.parts, store=store))
+        assert failures(stage.take(fifo("1a", "2b", "3a"))) == []
+        assert stored == [["1a"], ["2b"], ["3a"]]
+
+    @pytest.mark.parametrize("body", [None, 5])
+    def test_behind_a_message_that_stays_those_of_its_fifo_group_stay_too(self, body: object) -> None:
+        stage, batch = Intake(), fifo("1a", "2a", "3b", "4a", "5b")
+        batch["Records"][1]["body"] = body
+        assert failures(stage.take(batch)) == ["2a", "4a"]
+        assert stage.waiting == 3
+        assert len(stage.world.told.errors) == 1
 
     @pytest.mark.parametrize(
         "bad", [{"messageId": "bad"}, {"messageId": "bad", "body": 5}, {"messageId": "bad", "body": "\ud800"}]

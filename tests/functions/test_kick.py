@@ -14,7 +14,7 @@ from rdq_core.domain.times import to_millis
 from rdq_core.engine.events import EventName
 from rdq_core.engine.ports import Candidate, Page
 from rdq_core.engine.sweep import SweepLimits
-from rdq_core.errors import InputInvalid
+from rdq_core.errors import ConfigInvalid, InputInvalid
 from rdq_core.runtime.kicking import KickFunction
 from rdq_core.stores.memory import MemoryStore
 from tests.engine.world import QUEUE
@@ -91,6 +91,15 @@ IRRELEVANT: dict[str, Callable[[Kicked], dict[str, Any]]] = {
     "a row without a due time": lambda _stage: record({"kind": {"S": "T"}, "status": {"S": "PENDING"}}),
     "a record of nothing": lambda _stage: {"eventName": "INSERT"},
 }
+
+
+@pytest.mark.parametrize("variable", [{}, {"RDQ_SWEEPER_FUNCTION": ""}])
+def test_a_kick_that_knows_no_sweeper_says_which_variable_is_missing(variable: dict[str, str]) -> None:
+    stage = Kicked()
+    stage.host = replace(stage.host, environ=variable)
+    with pytest.raises(ConfigInvalid, match="RDQ_SWEEPER_FUNCTION"):
+        stage.kick(stage.new())
+    assert stage.world.wakefulness.book(QUEUE, now=stage.now, until=stage.now)
 
 
 @pytest.mark.parametrize("name", IRRELEVANT)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rdq_core.domain.task import Status
-from rdq_core.errors import InputInvalid
+from rdq_core.errors import ConfigInvalid, InputInvalid
 from rdq_core.ops.orders import Canary
 from rdq_core.runtime.sweeping import SweepOrder
 from rdq_core.testing.clock import NOON
@@ -206,6 +206,13 @@ def test_a_refused_start_leaves_the_place_to_the_next_one() -> None:
 
 
 ENVIRON = {"RDQ_HELP_ABOVE": "10", "RDQ_HELP_SHARE": "5"}
+
+
+@pytest.mark.parametrize("name", ENVIRON)
+@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", " "])
+def test_a_threshold_of_help_that_is_no_number_is_refused_at_the_start(name: str, value: str) -> None:
+    with pytest.raises(ConfigInvalid, match=name):
+        Stage({**ENVIRON, name: value}).sweep()
 
 
 REGISTRY = """

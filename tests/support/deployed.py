@@ -17,6 +17,8 @@ from tests.support.stores import TABLES, Dynamo
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 ROLE: Final = "arn:aws:iam::000000000000:role/rdq"
+TIME: Final = 300
+"""Seconds that an invocation may take: far more than a slow machine needs to start a few processes."""
 
 
 @dataclass(slots=True)
@@ -30,7 +32,7 @@ class Deployment:
     def __post_init__(self) -> None:
         create_tables(self.engine.dynamodb, TABLES)
         self.rdq = Rdq(client=self.engine.dynamodb, tables=TABLES)
-        self.functions = self.engine.client("lambda")
+        self.functions = self.engine.client("lambda", read_timeout=TIME)
 
     def configure(self, queue: str, **declared: Any) -> None:
         self.rdq.parts.queues.put_declared(queue, declared, {}, expected_revision=0)
@@ -43,7 +45,7 @@ class Deployment:
             Runtime="python3.12",
             Role=ROLE,
             Handler=handler,
-            Timeout=30,
+            Timeout=TIME,
             Environment={"Variables": variables},
             Code={"ZipFile": _zipped(_own_code() | dict(code or {}))},
         )

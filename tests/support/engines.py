@@ -47,8 +47,10 @@ class Engine:
         client: DynamoDBClient = self.client("dynamodb")
         return client
 
-    def client(self, service: str, *, attempts: int = 1) -> Any:
-        """A new boto3 client. botocore tries once, unless told otherwise: a scripted fault then reaches the caller."""
+    def client(self, service: str, *, attempts: int = 1, read_timeout: float = 60) -> Any:
+        """A new boto3 client. botocore tries once, unless told otherwise: a scripted fault then reaches the caller.
+        It waits so many seconds for an answer.
+        """
         with _making:  # clients may be shared by threads, but not made by several at once
             return _session.client(  # type: ignore[call-overload]
                 service,
@@ -56,7 +58,7 @@ class Engine:
                 region_name=REGION,
                 aws_access_key_id=self.access_key,
                 aws_secret_access_key="test",
-                config=Config(retries={"mode": "standard", "total_max_attempts": attempts}),
+                config=Config(retries={"mode": "standard", "total_max_attempts": attempts}, read_timeout=read_timeout),
             )
 
     @property
@@ -78,7 +80,7 @@ class Double(Engine):
 
     database: Database = field(default_factory=Database)
 
-    def client(self, service: str, *, attempts: int = 1) -> Any:
+    def client(self, service: str, *, attempts: int = 1, read_timeout: float = 60) -> Any:
         """A client on the double, whatever the number of attempts: it never fails."""
         if service != "dynamodb":
             raise RuntimeError(f"the double does not play {service}")

@@ -113,11 +113,12 @@ class Fault:
 def understand(error: Exception) -> Fault:
     """What a failed request means."""
     if isinstance(error, ClientError):
-        return _answered(error.response)
+        return understand_answer(error.response)
     return Fault(_unanswered(error), type(error).__name__, {})
 
 
-def _answered(response: Mapping[str, Any]) -> Fault:
+def understand_answer(response: Mapping[str, Any]) -> Fault:
+    """What an answer means that tells of a failure."""
     code = str(response.get("Error", {}).get("Code", ""))
     if code == "TransactionCanceledException":
         return _cancelled(response.get("CancellationReasons", ()))

@@ -1,5 +1,6 @@
 """Reading whole tasks and counting them. Retention that is over counts as absence, removed or not."""
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -158,5 +159,7 @@ class _Tally:
         if entry.get(Attr.STATUS, {}).get("S") != Status.PENDING:
             return
         self.pending += 1
-        due_at = Reader(entry, "an index entry").moment(Attr.DUE_AT)
-        self.oldest = due_at if self.oldest is None else min(self.oldest, due_at)
+        # One that was edited by hand into no time at all is pending, and keeps nobody from counting.
+        with contextlib.suppress(CorruptItem):
+            due_at = Reader(entry, "an index entry").moment(Attr.DUE_AT)
+            self.oldest = due_at if self.oldest is None else min(self.oldest, due_at)

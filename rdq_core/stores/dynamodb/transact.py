@@ -17,6 +17,7 @@ from rdq_core.errors import StoreFailed, Unavailable
 from rdq_core.stores.dynamodb.endpoint import endpoint_of, nobody_listens
 from rdq_core.stores.dynamodb.expressions import expressed
 from rdq_core.stores.dynamodb.faults import Fault, Kind, denied, understand
+from rdq_core.stores.dynamodb.tries import watched
 from rdq_core.stores.dynamodb.values import Item, Value
 
 T = TypeVar("T")
@@ -82,9 +83,11 @@ class Patience:
         may_have_happened = False
         for tried in range(self._tries):
             try:
-                return call()
+                with watched() as own_tries:
+                    return call()
             except (ClientError, BotoCoreError) as error:
                 fault = understand(error)
+                may_have_happened = may_have_happened or own_tries.in_doubt
                 if not fault.kind.is_worth_another_try:
                     raise Refused(fault, error, in_doubt=may_have_happened) from None
                 place = f" at {found}" if (found := endpoint_of(error)) else ""
