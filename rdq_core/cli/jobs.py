@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-import sys
 from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Annotated, Any, Final
@@ -17,7 +16,7 @@ from rdq_core.cli.failures import CONFLICT, INTERRUPTED
 from rdq_core.cli.ids import shortened, whole_job_id
 from rdq_core.cli.mutations import ended, left
 from rdq_core.cli.queue_edits import Reason
-from rdq_core.cli.screen import Screen, ago, counted
+from rdq_core.cli.screen import Screen, ago, counted, note
 from rdq_core.domain.times import parse_time
 from rdq_core.errors import RdqError, TaskConflict
 
@@ -154,7 +153,7 @@ class Following:
                     self._ask.wait(min((job["due_in_ms"] or 0) / 1000, _LONGEST_WAIT))
                     job = self._ask("job.advance", job_id=job_id)
             except RdqError as failed:
-                failed.hint = f"what is done is done; go on with: rdq job resume {job_id}"
+                failed.hint = f"what is done is done; go on with: {self._resume(job_id)}"
                 raise
         return self._stopped(job) if self._stopping and not self._is_over(job) else self._told(job)
 
@@ -189,13 +188,16 @@ class Following:
             raise KeyboardInterrupt
         self._stopping = True
 
+    def _resume(self, job_id: str) -> str:
+        return self._screen.typed(f"rdq job resume {job_id}")
+
     def _stopped(self, job: Mapping[str, Any]) -> int | None:
         try:
             job = self._ask("job.pause", job_id=job["job_id"])
         except TaskConflict:  # a sweep has finished it in the meantime
             return self._told(self._ask("job.get", job_id=job["job_id"]))
-        sys.stderr.write(f"rdq: stopped after {counted(job['done'], 'task')}; the rest stays as it is\n")
-        sys.stderr.write(f"     go on with: rdq job resume {job['job_id']}\n")
+        note(f"rdq: stopped after {counted(job['done'], 'task')}; the rest stays as it is")
+        note(f"     go on with: {self._resume(job['job_id'])}")
         return INTERRUPTED
 
     def _detached(self, job_id: str) -> None:

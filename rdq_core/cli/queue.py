@@ -8,7 +8,7 @@ import typer
 
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking
-from rdq_core.cli.screen import Screen, escaped, exact, span
+from rdq_core.cli.screen import Screen, exact, span
 from rdq_core.config.merge import leaves
 from rdq_core.domain.times import parse_time
 
@@ -149,7 +149,7 @@ def stats(screen: Screen, *, queue: Queue) -> None:
 
 def _tell_stats(screen: Screen, queue: str, counts: Mapping[str, Any]) -> None:
     age, more = counts["oldest_pending_age_seconds"], "" if counts["exact"] else " or more"
-    screen.line(f"{escaped(queue)}{', PAUSED' if counts['paused'] else ''}")
+    screen.line(f"{queue}{', PAUSED' if counts['paused'] else ''}")
     screen.fields(
         [
             ("pending", f"{counts['pending']:,}{more}"),

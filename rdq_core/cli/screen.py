@@ -7,6 +7,7 @@ its control characters.
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import unicodedata
@@ -19,6 +20,8 @@ from rich.cells import cell_len, set_cell_size
 
 from rdq_core.domain.times import parse_time
 
+VIA: Final = "RDQ_VIA"
+"""The environment variable that names the ops function to ask."""
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 _WIDEST: Final = 200
 _NARROWEST: Final = 12
@@ -69,13 +72,19 @@ class Screen:
 
     def line(self, text: str = "") -> None:
         """Print a line for people."""
-        _write(text)
+        _write(escaped(text))
 
     def next(self, *commands: str) -> None:
         """End a screen with what to type next."""
-        _write("")
+        self.line()
         for place, command in enumerate(commands):
-            _write(f"{'next: ' if place == 0 else '      '}{command}")
+            self.line(f"{'next: ' if place == 0 else '      '}{self.typed(command)}")
+
+    def typed(self, command: str) -> str:
+        """A command as it has to be typed: to the ops function that this one asks, unless the environment names it."""
+        if self.via is None or os.environ.get(VIA) == self.via or not command.startswith("rdq "):
+            return command
+        return f"{command} --via {shlex.quote(self.via)}"
 
     def table(self, headings: Sequence[str], rows: Iterable[Sequence[object]], *, stretch: int | None = None) -> None:
         """Print a table. The column `stretch` gives way where the screen is too narrow."""
