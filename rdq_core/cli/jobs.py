@@ -59,7 +59,13 @@ def _tell_jobs(screen: Screen, ask: Asking, jobs: list[Mapping[str, Any]]) -> No
         stretch=5,
     )
     first = jobs[0]
-    screen.next(f"rdq job {'watch' if first['state'] in _OPEN else 'get'} {first['job_id']}")
+    screen.next(_goes_on(first) or f"rdq job get {first['job_id']}")
+
+
+def _goes_on(job: Mapping[str, Any]) -> str | None:
+    """What to do about a job that isn't over."""
+    verb = {"open": "watch", "paused": "resume"}.get(job["state"])
+    return verb and f"rdq job {verb} {job['job_id']}"
 
 
 def _progress(job: Mapping[str, Any]) -> str:
@@ -93,7 +99,7 @@ def _tell_job(screen: Screen, job: Mapping[str, Any]) -> None:
             ("why", job["note"]),
         ]
     )
-    screen.next(f"rdq job watch {job['job_id']}" if job["state"] in _OPEN else f"rdq dlq list {job['queue']}")
+    screen.next(_goes_on(job) or f"rdq dlq list {job['queue']}")
 
 
 @command(app, "watch", asks=True)

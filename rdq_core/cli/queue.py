@@ -90,8 +90,7 @@ def list_queues(screen: Screen) -> None:
 
 def _tell_queues(screen: Screen, queues: Sequence[Mapping[str, Any]]) -> None:
     if not queues:
-        screen.line("no queue is configured")
-        screen.next("rdq queue apply queues.yaml")
+        tell_no_queue(screen)
         return
     screen.table(
         ["queue", "owner", "attempts", "host", "revision", ""],
@@ -109,6 +108,12 @@ def _tell_queues(screen: Screen, queues: Sequence[Mapping[str, Any]]) -> None:
         stretch=0,
     )
     screen.next(f"rdq queue stats {queues[0]['queue']}")
+
+
+def tell_no_queue(screen: Screen) -> None:
+    """Print that there is nothing yet to look at."""
+    screen.line("no queue is configured")
+    screen.next("rdq queue apply queues.yaml")
 
 
 def _marks(each: Mapping[str, Any]) -> str:

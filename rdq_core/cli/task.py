@@ -138,11 +138,12 @@ def cancel(
     Choose them by ids, or by a queue and filters, or --all. All but ids need --yes where nobody can be asked.
     """
     ask = Asking(screen)
+    filters = {"status": status, "handler": handler, "all": everything or None}
     if queue is None:
         if reason is not None:
             raise Misuse("--reason goes on record for a queue: give -q QUEUE with filters, or leave it out")
-        return _by_ids(screen, ask, whole_ids(ask, task_ids), dry_run=dry_run)
-    chosen = {"queue": queue, "ids": task_ids or None, "status": status, "handler": handler, "all": everything or None}
+        return _by_ids(screen, ask, {**filters, "ids": whole_ids(ask, task_ids)}, dry_run=dry_run)
+    chosen = {**filters, "queue": queue, "ids": task_ids or None}
     if not (dry_run or yes):
         would = _summed(ask, chosen, dry_run=True)
         if would["selected"]:
@@ -152,11 +153,11 @@ def cancel(
     return ended(done, as_json=not screen.is_for_people)
 
 
-def _by_ids(screen: Screen, ask: Asking, task_ids: list[str], *, dry_run: bool) -> int | None:
-    done = ask("task.cancel", ids=task_ids, dry_run=dry_run or None)
+def _by_ids(screen: Screen, ask: Asking, chosen: Mapping[str, Any], *, dry_run: bool) -> int | None:
+    done = ask("task.cancel", **chosen, dry_run=dry_run or None)
     if done["selected"] == 1 and done.get("refusals"):
         raise refusal(done["refusals"][0])
-    screen.show(_shape(done), lambda: _tell_cancelled(screen, f"rdq task get {task_ids[0]}", done))
+    screen.show(_shape(done), lambda: _tell_cancelled(screen, f"rdq task get {chosen['ids'][0]}", done))
     return ended(done, as_json=not screen.is_for_people)
 
 

@@ -95,6 +95,21 @@ def test_whatever_state_a_task_is_in_its_screen_leads_on(rdq: Shell, bury: Bury)
     assert next_commands(rdq("task", "get", waits)) == [["status", "billing"]]
 
 
+def test_a_job_that_is_not_over_leads_to_what_it_waits_for(rdq: Shell, bury: Bury) -> None:
+    bury()
+    job_id = rdq("dlq", "redrive", "billing", "--all", "--yes", "--detach", "--json").document["job_id"]
+    for command in (["job", "list"], ["job", "get", job_id]):
+        assert next_commands(rdq(*command)) == [["job", "watch", job_id]]
+    connect().job_desk().pause(job_id)
+    for command in (["job", "list"], ["job", "get", job_id]):
+        assert next_commands(rdq(*command)) == [["job", "resume", job_id]]
+
+
+def test_a_short_id_of_no_job_is_not_found(rdq: Shell) -> None:
+    answer = rdq("job", "get", "XXXX0000", "--json")
+    assert (answer.code, answer.error["hint"]) == (3, "rdq job list")
+
+
 def test_an_empty_audit_leads_on(rdq: Shell) -> None:
     assert next_commands(rdq("audit", "list", "--principal", "nobody")) == [["status"]]
 

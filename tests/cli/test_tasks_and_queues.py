@@ -86,6 +86,13 @@ def test_of_several_tasks_those_that_can_be_cancelled_are(rdq: Shell, bury: Bury
     assert "DEAD" in answer.err
 
 
+@pytest.mark.parametrize("condition", [["--all"], ["--status", "IN_FLIGHT"], ["--handler", "mail"]])
+def test_ids_and_conditions_exclude_each_other(rdq: Shell, condition: list[str]) -> None:
+    task_id = submitted(rdq)
+    assert rdq("task", "cancel", task_id, *condition, "--json").code == 2
+    assert rdq("task", "get", task_id, "--json").document["status"] == "PENDING"
+
+
 def test_what_cannot_be_cancelled_is_told(rdq: Shell) -> None:
     assert rdq("task", "cancel", "01J00000000000000000000000", "--json").code == 3
     assert rdq("task", "cancel", "order-17", "--json").code == 2
