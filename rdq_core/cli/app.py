@@ -39,6 +39,7 @@ from rdq_core.cli.failures import (
     tell_bug,
     wants_json,
 )
+from rdq_core.cli.screen import note
 from rdq_core.cli.streams import prepare_streams
 from rdq_core.errors import RdqError
 
@@ -112,13 +113,20 @@ def run(arguments: Sequence[str]) -> int:
         return _nobody_reads()
     except KeyboardInterrupt:
         return INTERRUPTED
-    except typer.Abort:
-        return WRONG_USE
+    except typer.Abort as declined:
+        return _declined(declined)
     except typer.TyperException as wrong:
         return _misused(wrong, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - the last line of defence turns all of them into an exit code
         return _failed(error, as_json=as_json, debug=debug)
     return code if isinstance(code, int) else DONE
+
+
+def _declined(declined: typer.Abort) -> int:
+    """End a command whose question was answered by no, or by Ctrl-C, after which the line is still to be ended."""
+    interrupted = isinstance(declined.__context__, KeyboardInterrupt)
+    note("" if interrupted else "rdq: nothing was changed")
+    return INTERRUPTED if interrupted else WRONG_USE
 
 
 def _nobody_reads() -> int:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from rdq_core.cli.screen import Screen, escaped, failure
+from rdq_core.cli.screen import Screen, failure
 from rdq_core.domain.times import parse_time
 
 _LAST_FRAMES: Final = 8
@@ -79,9 +79,9 @@ def _tell_error(screen: Screen, attempt: Attempt, *, whole: bool) -> None:
     if error is None:
         return
     screen.line()
-    screen.line(f"#{attempt['attempt_no']} {escaped(error['type'])}: {escaped(error['message'] or '')}")
+    screen.line(f"#{attempt['attempt_no']} {error['type']}: {error['message'] or ''}")
     lines = (error["stack"] or "").rstrip().splitlines()
     for line in lines if whole else lines[-_LAST_FRAMES:]:
-        screen.line(f"  {escaped(line)}")
+        screen.line(f"  {line}")
     if not whole and len(lines) > _LAST_FRAMES:
         screen.line(f"  ({len(lines) - _LAST_FRAMES} lines above: --stacks)")

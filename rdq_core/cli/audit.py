@@ -1,13 +1,13 @@
 """`rdq audit`: who did what, when and why."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final
 
 import typer
 
-from rdq_core.cli.arguments import past_text
+from rdq_core.cli.arguments import PAGE, Cursor, PageSize, next_page, past_text
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking
 from rdq_core.cli.examples import examples
@@ -28,19 +28,22 @@ def list_records(
     queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="The queue's name; without it, all.")] = None,
     principal: Annotated[str | None, typer.Option("--principal", help="A part of the principal's name.")] = None,
     since: Annotated[str | None, typer.Option("--since", help="Since then: 3h, or an RFC 3339 time.")] = "30d",
-    page_size: Annotated[int, typer.Option(help="How many at most, 1 to 500.")] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Where the page before ended.")] = None,
+    page_size: PageSize = PAGE,
+    cursor: Cursor = None,
 ) -> None:
     """List what was done to queues, the newest first. An intent without an end was interrupted."""
     ask = Asking(screen)
     start = past_text(since, "since", ask.now)
     records = ask("audit.list", queue=queue, principal=principal, since=start, page_size=page_size, cursor=cursor)
-    screen.show(records, lambda: _tell(screen, queue, records, ask.now()))
+    where = f"rdq audit list {queue}" if queue else "rdq audit list"
+    more = next_page(where, records["next_cursor"], page_size, principal=principal)
+    screen.show(records, lambda: _tell(screen, records["items"], more or [f"{where} -o json"], ask.now()))
 
 
-def _tell(screen: Screen, queue: str | None, records: Mapping[str, Any], now: datetime) -> None:
-    if not records["items"]:
+def _tell(screen: Screen, records: Sequence[Mapping[str, Any]], more: Sequence[str], now: datetime) -> None:
+    if not records:
         screen.line("nothing is on record")
+        screen.next("rdq status")
         return
     screen.table(
         ["ago", "what", "", "queue", "who", "why"],
@@ -53,13 +56,11 @@ def _tell(screen: Screen, queue: str | None, records: Mapping[str, Any], now: da
                 _who(last),
                 last["reason"] or _what(first["detail"]),
             )
-            for first, last in _operations(records["items"])
+            for first, last in _operations(records)
         ],
         stretch=5,
     )
-    more = records["next_cursor"]
-    where = f" {queue}" if queue else ""
-    screen.next(f"rdq audit list{where} --cursor {more}" if more else f"rdq audit list{where} -o json")
+    screen.next(*more)
 
 
 def _operations(items: Iterable[Mapping[str, Any]]) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]:

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from rdq_core.cli.screen import Format, Screen
+from rdq_core.cli.screen import VIA, Format, Screen
 
 Output = Annotated[Format, typer.Option("--output", "-o", help="For people (table), or for programs (json, jsonl).")]
 AsJson = Annotated[bool, typer.Option("--json", help="The same as -o json.")]
 Utc = Annotated[bool, typer.Option("--utc", help="Show times in UTC instead of local time.")]
 Via = Annotated[
-    str | None, typer.Option("--via", metavar="FUNCTION", envvar="RDQ_VIA", help="Ask this ops function, not DynamoDB.")
+    str | None, typer.Option("--via", metavar="FUNCTION", envvar=VIA, help="Ask this ops function, not DynamoDB.")
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 

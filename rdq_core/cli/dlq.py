@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rdq_core.cli.arguments import past_text
+from rdq_core.cli.arguments import PAGE, Cursor, PageSize, next_page, past_text
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking
 from rdq_core.cli.examples import examples
@@ -62,14 +62,15 @@ def list_entries(
     since: Since = None,
     until: Until = None,
     group: GroupName = None,
-    page_size: Annotated[int, typer.Option(help="How many at most, 1 to 500.")] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Where the page before ended.")] = None,
+    page_size: PageSize = PAGE,
+    cursor: Cursor = None,
 ) -> None:
     """List the dead tasks of a queue, the oldest death first."""
     ask = Asking(screen)
     chosen = filters(ask, error_type, handler, since, until, group)
     page = ask("dlq.list", queue=queue, **chosen, page_size=page_size, cursor=cursor)
-    screen.show(page, lambda: _tell_entries(screen, queue, page, ask.now()))
+    more = next_page(f"rdq dlq list {queue}", page["next_cursor"], page_size, **chosen)
+    screen.show(page, lambda: _tell_entries(screen, queue, page["items"], more, ask.now()))
 
 
 def filters(
@@ -85,11 +86,11 @@ def filters(
     }
 
 
-def _tell_entries(screen: Screen, queue: str, page: Mapping[str, Any], now: datetime) -> None:
-    items, cursor = page["items"], page["next_cursor"]
-    more = [f"rdq dlq list {queue} --cursor {cursor}"] if cursor else []
+def _tell_entries(
+    screen: Screen, queue: str, items: Sequence[Mapping[str, Any]], more: Sequence[str], now: datetime
+) -> None:
     if not items:
-        screen.line(f"nothing like that {'so far' if cursor else f'is dead in {queue}'}")
+        screen.line(f"nothing like that {'so far' if more else f'is dead in {queue}'}")
         screen.next(*more or [f"rdq status {queue}"])
         return
     short = shortened(each["id"] for each in items)

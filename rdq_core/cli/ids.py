@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from rdq_core.cli.connection import Asking
-from rdq_core.errors import InputInvalid
+from rdq_core.errors import InputInvalid, TaskNotFound
 from rdq_core.ops.short_ids import WHOLE, is_meant, is_short
 
 _FEWEST_SHOWN: Final = 8
@@ -42,4 +42,6 @@ def whole_job_id(ask: Asking, text: str) -> str:
     found = [str(job["job_id"]) for job in jobs if is_meant(text, job["job_id"])]
     if len(found) > 1:
         raise InputInvalid("job_id", f"{text} can mean {len(found)} jobs", hint="give more of its letters")
-    return found[0] if found else text
+    if not found:
+        raise TaskNotFound(f"no job has an id like {text}", hint="rdq job list")
+    return found[0]

@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-import sys
 from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Annotated, Any, Final
@@ -17,7 +16,7 @@ from rdq_core.cli.failures import CONFLICT, INTERRUPTED
 from rdq_core.cli.ids import shortened, whole_job_id
 from rdq_core.cli.mutations import ended, left
 from rdq_core.cli.queue_edits import Reason
-from rdq_core.cli.screen import Screen, ago, counted
+from rdq_core.cli.screen import Screen, ago, counted, note
 from rdq_core.domain.times import parse_time
 from rdq_core.errors import RdqError, TaskConflict
 
@@ -60,7 +59,13 @@ def _tell_jobs(screen: Screen, ask: Asking, jobs: list[Mapping[str, Any]]) -> No
         stretch=5,
     )
     first = jobs[0]
-    screen.next(f"rdq job {'watch' if first['state'] in _OPEN else 'get'} {first['job_id']}")
+    screen.next(_goes_on(first) or f"rdq job get {first['job_id']}")
+
+
+def _goes_on(job: Mapping[str, Any]) -> str | None:
+    """What to do about a job that isn't over."""
+    verb = {"open": "watch", "paused": "resume"}.get(job["state"])
+    return verb and f"rdq job {verb} {job['job_id']}"
 
 
 def _progress(job: Mapping[str, Any]) -> str:
@@ -94,7 +99,7 @@ def _tell_job(screen: Screen, job: Mapping[str, Any]) -> None:
             ("why", job["note"]),
         ]
     )
-    screen.next(f"rdq job watch {job['job_id']}" if job["state"] in _OPEN else f"rdq dlq list {job['queue']}")
+    screen.next(_goes_on(job) or f"rdq dlq list {job['queue']}")
 
 
 @command(app, "watch", asks=True)
@@ -154,7 +159,7 @@ class Following:
                     self._ask.wait(min((job["due_in_ms"] or 0) / 1000, _LONGEST_WAIT))
                     job = self._ask("job.advance", job_id=job_id)
             except RdqError as failed:
-                failed.hint = f"what is done is done; go on with: rdq job resume {job_id}"
+                failed.hint = f"what is done is done; go on with: {self._resume(job_id)}"
                 raise
         return self._stopped(job) if self._stopping and not self._is_over(job) else self._told(job)
 
@@ -189,13 +194,16 @@ class Following:
             raise KeyboardInterrupt
         self._stopping = True
 
+    def _resume(self, job_id: str) -> str:
+        return self._screen.typed(f"rdq job resume {job_id}")
+
     def _stopped(self, job: Mapping[str, Any]) -> int | None:
         try:
             job = self._ask("job.pause", job_id=job["job_id"])
         except TaskConflict:  # a sweep has finished it in the meantime
             return self._told(self._ask("job.get", job_id=job["job_id"]))
-        sys.stderr.write(f"rdq: stopped after {counted(job['done'], 'task')}; the rest stays as it is\n")
-        sys.stderr.write(f"     go on with: rdq job resume {job['job_id']}\n")
+        note(f"rdq: stopped after {counted(job['done'], 'task')}; the rest stays as it is")
+        note(f"     go on with: {self._resume(job['job_id'])}")
         return INTERRUPTED
 
     def _detached(self, job_id: str) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking
-from rdq_core.cli.screen import Screen, escaped, exact, span
+from rdq_core.cli.screen import Screen, exact, span
 from rdq_core.config.merge import leaves
 from rdq_core.domain.times import parse_time
 
@@ -90,8 +90,7 @@ def list_queues(screen: Screen) -> None:
 
 def _tell_queues(screen: Screen, queues: Sequence[Mapping[str, Any]]) -> None:
     if not queues:
-        screen.line("no queue is configured")
-        screen.next("rdq queue apply queues.yaml")
+        tell_no_queue(screen)
         return
     screen.table(
         ["queue", "owner", "attempts", "host", "revision", ""],
@@ -109,6 +108,12 @@ def _tell_queues(screen: Screen, queues: Sequence[Mapping[str, Any]]) -> None:
         stretch=0,
     )
     screen.next(f"rdq queue stats {queues[0]['queue']}")
+
+
+def tell_no_queue(screen: Screen) -> None:
+    """Print that there is nothing yet to look at."""
+    screen.line("no queue is configured")
+    screen.next("rdq queue apply queues.yaml")
 
 
 def _marks(each: Mapping[str, Any]) -> str:
@@ -149,7 +154,7 @@ def stats(screen: Screen, *, queue: Queue) -> None:
 
 def _tell_stats(screen: Screen, queue: str, counts: Mapping[str, Any]) -> None:
     age, more = counts["oldest_pending_age_seconds"], "" if counts["exact"] else " or more"
-    screen.line(f"{escaped(queue)}{', PAUSED' if counts['paused'] else ''}")
+    screen.line(f"{queue}{', PAUSED' if counts['paused'] else ''}")
     screen.fields(
         [
             ("pending", f"{counts['pending']:,}{more}"),

@@ -10,7 +10,7 @@ from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking
 from rdq_core.cli.failures import Misuse
 from rdq_core.cli.queue import Queue, override_state, shown, told_time
-from rdq_core.cli.screen import Screen
+from rdq_core.cli.screen import Screen, note
 
 Reason = Annotated[str | None, typer.Option("--reason", help="Why, for those who look at it later.")]
 
@@ -119,10 +119,17 @@ def delete(
 
     Sweeps take the second step by themselves, six minutes later at the earliest; so does this command, given again.
     """
+    ask = Asking(screen)
     if not yes and can_ask(screen):
+        for name, count in _counts(ask("queue.stats", queue=queue)):
+            note(f"{name:<9}  {count}")
         typer.confirm(f"refuse all submits to {queue} from now on?", abort=True, err=True)
-    done = Asking(screen)("queue.delete", queue=queue, reason=reason)
+    done = ask("queue.delete", queue=queue, reason=reason)
     screen.show(done, lambda: _tell_deletion(screen, queue, done))
+
+
+def _counts(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(name, f"{told[name.replace(' ', '_')]:,}") for name in ("pending", "in flight", "dead")]
 
 
 def _tell_deletion(screen: Screen, queue: str, done: Mapping[str, Any]) -> None:
@@ -133,9 +140,7 @@ def _tell_deletion(screen: Screen, queue: str, done: Mapping[str, Any]) -> None:
     screen.line(f"{queue} takes no more tasks; it is deleted when it has none left")
     screen.fields(
         [
-            ("pending", f"{done['pending']:,}"),
-            ("in flight", f"{done['in_flight']:,}"),
-            ("dead", f"{done['dead']:,}"),
+            *_counts(done),
             ("not before", told_time(screen, done["deletable_at"])),
         ]
     )

@@ -11,7 +11,7 @@ from rdq_core.cli.connection import Asking
 from rdq_core.cli.failures import CONFLICT, tell
 from rdq_core.cli.mutations import refusal
 from rdq_core.cli.queue import shown
-from rdq_core.cli.screen import Screen, counted, escaped
+from rdq_core.cli.screen import Screen, counted
 from rdq_core.config.document import Document, parse_document
 from rdq_core.config.refusals import THE_FILE
 from rdq_core.errors import ConfigInvalid
@@ -36,7 +36,7 @@ def check(screen: Screen, *, file: File) -> None:
 
 
 def _tell_valid(screen: Screen, file: str, document: Document) -> None:
-    screen.line(f"{escaped(_named(file))} is valid: {counted(len(document.queues), 'queue')}")
+    screen.line(f"{_named(file)} is valid: {counted(len(document.queues), 'queue')}")
     screen.next(f"rdq queue diff {_named(file)}")
 
 

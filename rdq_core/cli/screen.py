@@ -7,6 +7,7 @@ its control characters.
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import unicodedata
@@ -19,6 +20,8 @@ from rich.cells import cell_len, set_cell_size
 
 from rdq_core.domain.times import parse_time
 
+VIA: Final = "RDQ_VIA"
+"""The environment variable that names the ops function to ask."""
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 _WIDEST: Final = 200
 _NARROWEST: Final = 12
@@ -69,25 +72,43 @@ class Screen:
 
     def line(self, text: str = "") -> None:
         """Print a line for people."""
-        _write(text)
+        _write(escaped(text))
 
     def next(self, *commands: str) -> None:
         """End a screen with what to type next."""
-        _write("")
+        self.line()
         for place, command in enumerate(commands):
-            _write(f"{'next: ' if place == 0 else '      '}{command}")
+            self.line(f"{'next: ' if place == 0 else '      '}{self.typed(command)}")
+
+    def typed(self, command: str) -> str:
+        """A command as it has to be typed: to the ops function that this one asks, unless the environment names it."""
+        if self.via is None or os.environ.get(VIA) == self.via or not command.startswith("rdq "):
+            return command
+        return f"{command} --via {shlex.quote(self.via)}"
 
     def table(self, headings: Sequence[str], rows: Iterable[Sequence[object]], *, stretch: int | None = None) -> None:
-        """Print a table. The column `stretch` gives way where the screen is too narrow."""
-        cells = [[escaped("-" if cell is None else cell) for cell in row] for row in rows]
+        """Print a table. The column `stretch` gives way where the screen is narrow; where that isn't enough, a row is a
+        block of lines, one a column.
+        """
+        cells = [[_carried(escaped("-" if cell is None else cell)) for cell in row] for row in rows]
         widths = [max(map(cell_len, column)) for column in zip(headings, *cells, strict=True)]
         widths = [width if place in (0, stretch) else min(width, _WIDE_ENOUGH) for place, width in enumerate(widths)]
         if stretch is not None:
             _squeeze(widths, stretch)
+        whole = sum(widths) + len(_GAP) * (len(widths) - 1)
+        if whole > _columns():
+            self._blocks(headings, cells)
+            return
         _write(_bold(_row(headings, widths)))
-        _write("─" * (sum(widths) + len(_GAP) * (len(widths) - 1)))
+        _write("─" * whole)
         for row in cells:
             _write(_row(row, widths))
+
+    def _blocks(self, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        for place, row in enumerate(rows):
+            if place:
+                self.line()
+            self.fields((name, cell) for name, cell in zip(headings, row, strict=True) if cell)
 
     def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Print names and values, one pair a line."""
@@ -108,6 +129,12 @@ class Screen:
 def escaped(value: object) -> str:
     """Text that does to a terminal what it says and nothing else: control characters are written out."""
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), str(value))
+
+
+def _carried(text: str) -> str:
+    """The same as standard output carries it: what it has no characters for is longer."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return text.encode(encoding, getattr(sys.stdout, "errors", None) or "strict").decode(encoding)
 
 
 def ago(moment: datetime | None, now: datetime) -> str | None:

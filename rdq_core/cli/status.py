@@ -8,6 +8,7 @@ import typer
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking
 from rdq_core.cli.examples import examples
+from rdq_core.cli.queue import tell_no_queue
 from rdq_core.cli.screen import Screen, span
 
 
@@ -31,8 +32,7 @@ def status(
 
 def _tell(screen: Screen, queues: Sequence[Mapping[str, Any]]) -> None:
     if not queues:
-        screen.line("no queue is configured")
-        screen.next("rdq queue apply queues.yaml")
+        tell_no_queue(screen)
         return
     screen.table(
         ["queue", "waiting", "running", "dead", "oldest due", ""],

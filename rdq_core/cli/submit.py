@@ -14,7 +14,7 @@ from rdq_core.cli.arguments import content, headers, moment, opened
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import parts
 from rdq_core.cli.failures import CONFLICT, WRONG_USE, Misuse, exit_code, tell
-from rdq_core.cli.screen import Screen, counted, escaped
+from rdq_core.cli.screen import Screen, counted
 from rdq_core.domain.task import DEFAULT_CONTENT_TYPE, Status
 from rdq_core.domain.units import parse_duration
 from rdq_core.engine.ports import Clock
@@ -199,7 +199,7 @@ def _tell(screen: Screen, report: BulkReport, queue: str) -> None:
     if report.rejected:
         screen.line(f"refused {counted(len(report.rejected), 'line')}, of which nothing was stored:")
         for each in report.rejected[:_MOST_SHOWN]:
-            screen.line(f"  line {each.line}: {f'{each.field}: ' if each.field else ''}{escaped(each.message)}")
+            screen.line(f"  line {each.line}: {f'{each.field}: ' if each.field else ''}{each.message}")
         if len(report.rejected) > _MOST_SHOWN:
             screen.line(f"  and {len(report.rejected) - _MOST_SHOWN:,} more; -o json lists them all")
     if report.submitted:

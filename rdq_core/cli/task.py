@@ -1,10 +1,11 @@
 """`rdq task`: one task with its whole history; what waits and runs; stopping it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import typer
 
+from rdq_core.cli.arguments import PAGE, Cursor, PageSize, next_page
 from rdq_core.cli.attempts import tell_attempts
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking, Document
@@ -13,8 +14,9 @@ from rdq_core.cli.ids import shortened, whole_id, whole_ids
 from rdq_core.cli.mutations import ended, left, refusal
 from rdq_core.cli.payloads import payload_text
 from rdq_core.cli.queue_edits import Reason, confirmed
-from rdq_core.cli.screen import Screen, ago, counted, escaped, size
+from rdq_core.cli.screen import Screen, ago, counted, size
 from rdq_core.domain.times import parse_time
+from rdq_core.errors import TaskConflict
 
 app: Final = typer.Typer(help="Tasks.", no_args_is_help=True)
 
@@ -39,8 +41,37 @@ def get(
     given = None if task_id is None else whole_id(ask, task_id)
     task = ask("task.get", id=given, queue=queue, key=key, show_payload=show_payload)
     screen.show(task, lambda: show(screen, task, stacks=stacks))
-    if screen.is_for_people and task["status"] == "DEAD":
-        screen.next(f"rdq dlq redrive {task['queue']} {task['id']}")
+    if screen.is_for_people:
+        screen.next(_next_for(task))
+
+
+def _next_for(task: Mapping[str, Any]) -> str:
+    match task["status"]:
+        case "DEAD":
+            return f"rdq dlq redrive {task['queue']} {task['id']} --dry-run"
+        case "SUCCEEDED":
+            return f"rdq task result {task['id']}"
+        case "CANCELLED":
+            return f"rdq status {task['queue']}"
+        case _:
+            return f"rdq task list {task['queue']}"
+
+
+@command(app, "result", asks=True, epilog=examples("rdq task result 01M8PXSZ8GHTD2249VSD1FERQ2"))
+def result(screen: Screen, *, task_id: Annotated[str, typer.Argument(metavar="ID", help="The task's id.")]) -> None:
+    """Show what the handler of a task has returned. Exit code 4 when the task has not succeeded."""
+    ask = Asking(screen)
+    task = ask("task.get", id=whole_id(ask, task_id))
+    if task["status"] != "SUCCEEDED":
+        told = f"task {task['id']} is {task['status']}: it has no result"
+        raise TaskConflict(told, task_id=task["id"], hint=f"rdq task get {task['id']}")
+    answer = {name: task[name] for name in ("id", "status", "completed_at", "result", "result_content_type")}
+    screen.show(answer, lambda: _tell_result(screen, task))
+
+
+def _tell_result(screen: Screen, task: Mapping[str, Any]) -> None:
+    screen.line("its handler returned nothing" if task["result"] is None else payload_text(task["result"]))
+    screen.next(f"rdq task get {task['id']}")
 
 
 @command(app, "list", asks=True, epilog=examples("rdq task list billing --status IN_FLIGHT"))
@@ -50,20 +81,21 @@ def list_tasks(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")],
     status: StatusName = None,
     handler: HandlerRef = None,
-    page_size: Annotated[int, typer.Option(help="How many at most, 1 to 500.")] = 50,
-    cursor: Annotated[str | None, typer.Option(help="Where the page before ended.")] = None,
+    page_size: PageSize = PAGE,
+    cursor: Cursor = None,
 ) -> None:
     """List what waits and runs in a queue. What has ended is in no list but the DLQ's."""
     ask = Asking(screen)
     page = ask("task.list", queue=queue, status=status, handler=handler, page_size=page_size, cursor=cursor)
-    screen.show(page, lambda: _tell_tasks(screen, ask, queue, page))
+    more = next_page(f"rdq task list {queue}", page["next_cursor"], page_size, status=status, handler=handler)
+    screen.show(page, lambda: _tell_tasks(screen, ask, queue, page["items"], more))
 
 
-def _tell_tasks(screen: Screen, ask: Asking, queue: str, page: Mapping[str, Any]) -> None:
-    items, cursor = page["items"], page["next_cursor"]
-    more = [f"rdq task list {queue} --cursor {cursor}"] if cursor else []
+def _tell_tasks(
+    screen: Screen, ask: Asking, queue: str, items: Sequence[Mapping[str, Any]], more: Sequence[str]
+) -> None:
     if not items:
-        screen.line("nothing like that so far" if cursor else f"nothing like that waits or runs in {queue}")
+        screen.line("nothing like that so far" if more else f"nothing like that waits or runs in {queue}")
         screen.next(*more or [f"rdq status {queue}"])
         return
     now, short = ask.now(), shortened(each["id"] for each in items)
@@ -105,9 +137,10 @@ def cancel(
     Choose them by ids, or by a queue and filters, or --all. All but ids need --yes where nobody can be asked.
     """
     ask = Asking(screen)
+    filters = {"status": status, "handler": handler, "all": everything or None}
     if queue is None:
-        return _by_ids(screen, ask, whole_ids(ask, task_ids), dry_run=dry_run, reason=reason)
-    chosen = {"queue": queue, "ids": task_ids or None, "status": status, "handler": handler, "all": everything or None}
+        return _by_ids(screen, ask, {**filters, "ids": whole_ids(ask, task_ids)}, dry_run=dry_run, reason=reason)
+    chosen = {**filters, "queue": queue, "ids": task_ids or None}
     if not (dry_run or yes):
         would = _summed(ask, chosen, dry_run=True)
         if would["selected"]:
@@ -117,11 +150,13 @@ def cancel(
     return ended(done, as_json=not screen.is_for_people)
 
 
-def _by_ids(screen: Screen, ask: Asking, task_ids: list[str], *, dry_run: bool, reason: str | None) -> int | None:
-    done = ask("task.cancel", ids=task_ids, dry_run=dry_run or None, reason=reason)
+def _by_ids(
+    screen: Screen, ask: Asking, chosen: Mapping[str, Any], *, dry_run: bool, reason: str | None
+) -> int | None:
+    done = ask("task.cancel", **chosen, dry_run=dry_run or None, reason=reason)
     if done["selected"] == 1 and done.get("refusals"):
         raise refusal(done["refusals"][0])
-    screen.show(_shape(done), lambda: _tell_cancelled(screen, f"rdq task get {task_ids[0]}", done))
+    screen.show(_shape(done), lambda: _tell_cancelled(screen, f"rdq task get {chosen['ids'][0]}", done))
     return ended(done, as_json=not screen.is_for_people)
 
 
@@ -158,7 +193,7 @@ def show(screen: Screen, task: Mapping[str, Any], *, stacks: bool) -> None:
         tell_attempts(screen, task["attempts"], stacks=stacks)
     if "payload" in task:
         screen.line()
-        screen.line(escaped(payload_text(task["payload"])))
+        screen.line(payload_text(task["payload"]))
 
 
 def _facts(screen: Screen, task: Mapping[str, Any]) -> list[tuple[str, object]]:

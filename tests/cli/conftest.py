@@ -15,6 +15,7 @@ from rdq_core import Abort, Registry
 from rdq_core.cli.app import run
 from rdq_core.cli.connection import Asking
 from rdq_core.engine.ports import Clock
+from rdq_core.engine.report import QueueReport
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.runtime import principal, wiring
 from rdq_core.runtime.log import Quiet
@@ -139,15 +140,19 @@ def bury(rdq: Shell) -> Bury:
 
 def sweep_once(code: str, message: str) -> None:
     """Run what is due in `billing` now on a handler that aborts."""
-    registry = Registry(queues=["billing"])
 
     def charge(_: bytes) -> None:
         raise Abort(code, message)
 
+    assert run_once(charge).dead_lettered >= 1
+
+
+def run_once(charge: Callable[[bytes], object]) -> QueueReport:
+    """Run what is due in `billing` now on this handler."""
+    registry = Registry(queues=["billing"])
     registry.register("charge", charge)
     limits = SweepLimits(horizon=timedelta(0), linger=timedelta(0))
-    report = connect(events=Quiet()).sweeper(registry, serves=["billing"], worker="test").sweep(limits)
-    assert report.total.dead_lettered >= 1
+    return connect(events=Quiet()).sweeper(registry, serves=["billing"], worker="test").sweep(limits).total
 
 
 @pytest.fixture(autouse=True)

@@ -198,4 +198,5 @@ def test_a_job_has_its_fixed_shape(rdq: Shell, many: list[str]) -> None:
     }
     assert "redrive of billing: done" in rdq("job", "get", job_id[-8:]).out
     assert job_id[-8:] in rdq("job", "list").out
-    assert rdq("job", "get", "ZZZZ", "--json").code == 2
+    assert rdq("job", "get", "ZZZZ", "--json").code == 3
+    assert rdq("job", "get", "no-id", "--json").code == 2

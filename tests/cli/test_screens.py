@@ -15,6 +15,7 @@ from rdq_core.cli.streams import prepare_streams
 from rdq_core.testing.moto import AtomicMotoServer
 from tests.cli.conftest import Bury, Shell
 from tests.cli.test_dlq import dead
+from tests.cli.test_endings import raising
 from tests.support.engines import REGION, Engine
 
 RDQ: Final = str(Path(sys.executable).with_name("rdq"))
@@ -70,6 +71,20 @@ def table_of(out: str) -> list[str]:
                 if " is paused: " not in row:
                     found.append(row)
     return found
+
+
+@pytest.mark.parametrize("columns", [20, 30, 39])
+def test_a_screen_too_narrow_for_a_table_gets_a_line_a_column(
+    rdq: Shell, bury: Bury, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = "a message that is seen whole where there is no table to fit it into"
+    ids = [bury("x", message), bury("y", message)]
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for arguments in (["dlq", "list", "billing"], ["dlq", "groups"]):
+        assert table_of(rdq(*arguments).out) == []
+    listed = rdq("dlq", "list", "billing").out
+    assert listed.count(message) == 2
+    assert all(f"id     {task_id[-8:]}\n" in listed for task_id in ids)
 
 
 def test_a_wide_screen_shows_more(rdq: Shell, bury: Bury, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,6 +160,17 @@ def test_a_locale_without_utf_8_gets_plain_characters(encoding: str, monkeypatch
     assert "\\u05d4" in shown
 
 
+def test_a_table_fits_in_a_locale_that_has_longer_words_for_its_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", old := Old("ascii"))
+    monkeypatch.setenv("COLUMNS", "80")
+    prepare_streams()
+    Screen(Format.TABLE).table(["who", "what", "why"], [("a", HEBREW, ARABIC * 9), ("b", "c", "d")], stretch=2)
+    old.flush()
+    lines = old.bytes.getvalue().decode("ascii").splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
 # -- processes ----------------------------------------------------------------------------------------------------
 
 
@@ -209,6 +235,31 @@ def test_somebody_at_a_terminal_sees_what_it_is_about_and_is_asked(
 
     assert rdq("dlq", verb, "billing", "--all", given=b"y\n").code == 0
     assert dead(rdq) == []
+
+
+def test_whoever_declines_is_told_that_nothing_was_changed(rdq: Shell, bury: Bury, asked: None) -> None:
+    bury()
+    assert rdq("dlq", "purge", "billing", "--all", given=b"n\n").err.splitlines()[-1].endswith("nothing was changed")
+
+
+def test_ctrl_c_at_a_question_ends_its_line(
+    rdq: Shell, bury: Bury, asked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bury()
+
+    monkeypatch.setattr("typer._click.termui.visible_prompt_func", raising(KeyboardInterrupt()))
+    answer = rdq("dlq", "purge", "billing", "--all")
+    assert (answer.code, answer.err[-1]) == (130, "\n")
+    assert len(dead(rdq)) == 1
+
+
+def test_whoever_deletes_a_queue_sees_what_is_in_it(
+    rdq: Shell, bury: Bury, asked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bury()
+    refused = rdq("queue", "delete", "billing", given=b"n\n")
+    assert (refused.code, "dead       1\n" in refused.err) == (2, True)
+    assert rdq("submit", "-q", "billing", "-H", "charge", "--payload", "x").code == 0
 
 
 def test_a_cancel_by_filter_asks_too(rdq: Shell, asked: None) -> None:

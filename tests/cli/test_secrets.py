@@ -17,7 +17,7 @@ from rdq_core.runtime.wiring import connect
 from tests.cli.conftest import QUEUES, Ended, Shell
 
 CARD: Final = "canary-card-7f3a9c"
-"""The payload, what handlers return, and what is in their variables: for whoever says --show-payload alone."""
+"""The payload, what handlers return, and what is in their variables: for whoever asks for payload or result alone."""
 CUSTOMER: Final = "canary-customer-51d2"
 """A header's value: for whoever reads the task, and in no list, log or error."""
 READS: Final = {"task get", "dlq show"}
@@ -76,6 +76,7 @@ def typed(rdq: Shell, tmp_path: Path) -> dict[str, list[Ended]]:
     waiting = kept("pays")
     for task_id in (paid, dead, waiting):
         typed("task get", task_id)
+    typed("task result", paid)
     typed("task list", "billing")
     typed("task cancel", waiting)
     typed("status")
@@ -113,7 +114,7 @@ def test_no_command_shows_what_is_private_unless_it_is_asked_to(
     typed: dict[str, list[Ended]], caplog: pytest.LogCaptureFixture
 ) -> None:
     assert set(typed) == set(leaves()) - ELSEWHERE
-    assert {command for command, said in typed.items() if _shows(said, CARD)} == set()
+    assert {command for command, said in typed.items() if _shows(said, CARD)} == {"task result"}
     assert {command for command, said in typed.items() if _shows(said, CUSTOMER)} <= READS
     assert not any(CUSTOMER in each.err for said in typed.values() for each in said)
 

@@ -1,10 +1,11 @@
 """`rdq task`, `rdq queue`: reading, and what people see of it."""
 
+import base64
 import hashlib
 
 import pytest
 
-from tests.cli.conftest import QUEUES, Bury, Shell
+from tests.cli.conftest import QUEUES, Bury, Shell, run_once
 
 
 def test_a_read_gives_size_and_digest_instead_of_the_payload(rdq: Shell) -> None:
@@ -17,6 +18,30 @@ def test_a_read_gives_size_and_digest_instead_of_the_payload(rdq: Shell) -> None
     assert answer.document["payload_sha256"] == hashlib.sha256(b"secret").hexdigest()
     assert "secret" not in rdq("task", "get", task_id).out
     assert "secret" in rdq("task", "get", task_id, "--show-payload").out
+
+
+@pytest.mark.parametrize(
+    ("returned", "told"), [({"charged": 5}, '{"charged":5}'), (None, "nothing"), ("\x1b[2J", "\\x1b[2J")]
+)
+def test_the_result_of_a_task_is_what_its_handler_has_returned(rdq: Shell, returned: object, told: str) -> None:
+    def charge(_: bytes) -> object:
+        return returned
+
+    task_id = submitted(rdq)
+    run_once(charge)
+    shown = rdq("task", "result", task_id)
+    assert (shown.code, told in shown.out.partition("\nnext: ")[0]) == (0, True)
+    answer = rdq("task", "result", task_id, "--json").document
+    assert (answer["id"], answer["status"]) == (task_id, "SUCCEEDED")
+    assert returned is None or told.encode().decode("unicode_escape") == base64.b64decode(answer["result"]).decode()
+
+
+def test_a_task_that_has_not_succeeded_has_no_result(rdq: Shell, bury: Bury) -> None:
+    for task_id, status in ((bury(), "DEAD"), (submitted(rdq), "PENDING")):
+        answer = rdq("task", "result", task_id, "--json")
+        assert (answer.code, answer.out, answer.error["id"]) == (4, "", task_id)
+        assert status in answer.error["message"]
+    assert rdq("task", "result", "01J00000000000000000000000").code == 3
 
 
 def test_an_unknown_task_is_not_found(rdq: Shell) -> None:
@@ -59,6 +84,13 @@ def test_of_several_tasks_those_that_can_be_cancelled_are(rdq: Shell, bury: Bury
     assert answer.code == 4
     assert "2 tasks cancelled, 1 skipped" in answer.out
     assert "DEAD" in answer.err
+
+
+@pytest.mark.parametrize("condition", [["--all"], ["--status", "IN_FLIGHT"], ["--handler", "mail"]])
+def test_ids_and_conditions_exclude_each_other(rdq: Shell, condition: list[str]) -> None:
+    task_id = submitted(rdq)
+    assert rdq("task", "cancel", task_id, *condition, "--json").code == 2
+    assert rdq("task", "get", task_id, "--json").document["status"] == "PENDING"
 
 
 def test_what_cannot_be_cancelled_is_told(rdq: Shell) -> None:

@@ -92,7 +92,9 @@ class CancelTasks(Request):
         if self.queue is None:
             raise InputInvalid("id", "is missing: give at least one, or a queue with conditions")
         if bool(self.status or self.handler) == self.all:
-            raise InputInvalid("selection", "give exactly one of ids, conditions, or all")
+            raise InputInvalid(
+                "selection", "give exactly one of ids, conditions, or all", hint="conditions are status and handler"
+            )
         chosen = TaskFilter(status=self.status and Status(self.status), handler=self.handler)
         done, more = self._desk(desks, who).cancel_matching(
             self.queue, chosen, dry_run=self.dry_run, reason=self.reason, cursor=self.cursor
