@@ -13,6 +13,7 @@ from rdq_core.testing.fake_dynamodb import Change, Database
 from tests.simulation import auditing
 from tests.simulation.arrows import ARROWS, Arrow
 from tests.simulation.forgetting import Forgotten, is_forgotten, task_of
+from tests.simulation.jobs import Errands
 from tests.simulation.network import Flight
 from tests.simulation.process import START
 from tests.simulation.records import Records
@@ -24,6 +25,7 @@ from tests.simulation.witness import Deed
 
 TASKS: Final = "rdq-tasks"
 DLQ: Final = "rdq-dlq"
+CONTROL: Final = "rdq-control"
 EARLY: Final = 2.1
 """Seconds by which the storage clocks of two hosts may differ, and a bit for a request's way."""
 _EPOCH: Final = START.timestamp()
@@ -49,6 +51,7 @@ class History:
         self.records = Records()
         self.forgotten = Forgotten()
         self.is_audited = False
+        self.errands: Errands
 
     @property
     def seconds(self) -> float:
@@ -79,6 +82,8 @@ class History:
     def _beside_changed(self, change: Change) -> None:
         if change.table == auditing.AUDIT:
             auditing.check_change(change)
+        elif change.table == CONTROL:
+            self.errands.changed(change, self.seconds)
         task_id = task_of(change)
         if task_id is not None:
             self.forgotten.check_reference(change, self._living(task_id))
@@ -120,6 +125,7 @@ class History:
             require("a purge sees the death it purges", before.completed_at == _dead_at(deed), deed)
             require("only what is dead is purged", before.status == "DEAD", deed)
             self._check_audit(deed)
+            self.errands.treated(deed)
         else:
             self.forgotten.check_removal(self.database, before, deed)
         self.gone.add(before.task_id)
@@ -203,6 +209,7 @@ class History:
         require("what has expired is not sent back", not before.is_gone(self.seconds - 300), deed)
         require("one request sends a task back once", before.op_id != deed.options["op_id"], deed)
         self._check_audit(deed)
+        self.errands.treated(deed)
         payload = deed.given[1].payload
         if payload is not None:
             self.lives[after.task_id, after.life] = payload

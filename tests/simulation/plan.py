@@ -58,6 +58,7 @@ class Plan:
     cleaners: int = 0
     time_outs: float = 0.0
     audited: bool = False
+    clerks: int = 0
 
     def __str__(self) -> str:
         usual = {"seed": None, "queue": None}
@@ -98,6 +99,7 @@ def _with_more(plan: Plan) -> Plan:
         cleaners=int(dice.random() < 0.3),
         time_outs=0.5 if dice.random() < 0.2 else 0.0,
         audited=dice.random() < 0.2,
+        clerks=random.Random(f"{plan.seed}/clerks").choice((0, 0, 0, 0, 0, 1, 2)),
     )
 
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from rdq_core.engine.ports import AuditLog
+from rdq_core.engine.ports import AuditLog, JobStore
 from rdq_core.errors import CorruptItem, LeaseLost, RdqError, StoreFailed
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import Parts
 from rdq_core.stores.dynamodb.audit import DynamoAudit
+from rdq_core.stores.dynamodb.jobs import DynamoJobs
 from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
 from rdq_core.stores.dynamodb.schema import Tables, definitions
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
@@ -23,7 +24,7 @@ from rdq_core.stores.memory_audit import MemoryAudit
 from rdq_core.stores.memory_awake import MemoryWakefulness
 from rdq_core.stores.memory_jobs import MemoryCursorKey, MemoryJobs
 from rdq_core.testing.fake_dynamodb import Change, Database
-from tests.simulation import actors, closing
+from tests.simulation import actors, closing, jobs
 from tests.simulation.history import EARLY, TASKS, History
 from tests.simulation.network import LATEST, Client, Flight, Network
 from tests.simulation.plan import Plan
@@ -61,6 +62,7 @@ class World:
         self.database = Database(now=lambda: self.scheduler.now / SECOND, lag=self._lag, watch=self._watch)
         self.history.database = self.database
         self.history.is_audited = plan.audited
+        self.history.errands = jobs.Errands(self.rows)
         self.stream: list[dict[str, Any]] = []
         self.audited: set[str] = set()
         self.network = Network(plan, self.scheduler, self.database, self.timeline, self._arrives)
@@ -93,6 +95,8 @@ class World:
             self._employ(f"forgetter-{number}", actors.forgetter)
         for number in range(plan.cleaners):
             self._employ(f"cleaner-{number}", actors.cleaner)
+        for number in range(plan.clerks):
+            self._employ(f"clerk-{number}", jobs.clerk)
         for number in range(plan.odd_rows):
             actors.put_odd_row(self, number)
         self._chaos_ends = plan.chaos * SECOND
@@ -157,7 +161,7 @@ class World:
             wakefulness=MemoryWakefulness(),
             limiter=DynamoRateLimiter(process.client, TABLES, ids=process.ids, jitter=process, sleeper=process),
             audit=self._audit(process),
-            jobs=MemoryJobs(),
+            jobs=self._jobs(process),
             cursor_key=MemoryCursorKey(b"a key that nobody knows"),
             clock=process.clock,
             ids=process.ids,
@@ -172,6 +176,11 @@ class World:
         if not self.plan.audited:
             return MemoryAudit()
         return DynamoAudit(process.client, TABLES, jitter=process, sleeper=process)
+
+    def _jobs(self, process: Process) -> JobStore:
+        if not self.plan.clerks:
+            return MemoryJobs()
+        return DynamoJobs(process.client, TABLES, ids=process.ids, jitter=process, sleeper=process)
 
     def _heard(self, deed: Deed, answer: Any, error: RdqError | None) -> None:
         with self.ending_the_run():
