@@ -95,14 +95,15 @@ class History:
         return None if is_none else row
 
     def _tell(self, change: Change, deed: Deed | None) -> None:
-        who = "time to live" if deed is None else deed.process.name
+        who = "time to live" if self.flight is None else self.flight.process.name
         what = "removed" if change.after is None else "put" if change.before is None else "changed"
         row = maybe(change.after) if change.key[1] == "T" else None
         state = (
             "" if row is None else f" {row.status} fence {row.fence % 100000} h {row.history_length} due {row.due_at}"
         )
         why = "" if deed is None else f" by {deed.verb}"
-        self._timeline.note(who, f"{what} {change.table[4:]} task {change.key[0][-6:]}/{change.key[1]}{state}{why}")
+        what_of = f"{change.key[0]}/{change.key[1][-6:]}" if change.table == CONTROL else _named(change.key)
+        self._timeline.note(who, f"{what} {change.table[4:]} {what_of}{state}{why}")
 
     def _row_changed(self, before: Row | None, after: Row | None, deed: Deed | None) -> None:
         if after is None:
@@ -111,6 +112,8 @@ class History:
             self._submitted(before, after, deed)
         else:
             self._moved(before, after, deed)
+        if after is not None and after.status == "DEAD" and (before is None or before.status != "DEAD"):
+            self.errands.died(after, self.seconds)
         if deed is not None:
             require("what a verb denies, it doesn't do afterwards", not _is_final(deed.error), deed)
             deed.committed.append((before, after))
@@ -300,6 +303,10 @@ class History:
                 return isinstance(error, TaskConflict | TaskNotFound) and not row.is_gone(self.seconds - EARLY)
             case _:
                 return False
+
+
+def _named(key: tuple[str, str]) -> str:
+    return f"task {key[0][-6:]}/{key[1]}"
 
 
 def _is_final(error: RdqError | None) -> bool:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Self
 from unittest.mock import patch
 
-from rdq_core.engine import context, execution, lane, run, stopping, sweep
+from rdq_core.engine import context, execution, lane, run, stopping, sweep, vigil
 from rdq_core.ops import advancing
 from rdq_core.stores.dynamodb import clock, transact
 from tests.simulation.scheduler import FOREVER, SECOND, Scheduler, Strand
 
-MODULES: Final = (clock, context, execution, lane, run, stopping, sweep, transact)
+MODULES: Final = (clock, context, execution, lane, run, stopping, sweep, transact, vigil)
 """Where threads are started, or wait, or hold a lock while they ask storage."""
 
 
