@@ -10,8 +10,8 @@ Environment: RDQ_TASKS_TABLE, RDQ_DLQ_TABLE, RDQ_CONTROL_TABLE, RDQ_AUDIT_TABLE;
 large.
 
 IAM: dynamodb GetItem, Query, UpdateItem, PutItem, DeleteItem, BatchWriteItem on tasks, dlq and control and their
-indexes (transactions need no more); Query and PutItem on audit; s3 GetObject, PutObject, DeleteObject where there is a
-bucket.
+indexes, and ConditionCheckItem on control (transactions need no more); Query and PutItem on audit; s3 GetObject,
+PutObject, DeleteObject where there is a bucket.
 """
 
 from typing import Any

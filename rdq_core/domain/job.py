@@ -14,7 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
+
+_BEGAN_WITH: Final = (
+    *("id", "operation", "queue", "order", "created_at", "cutoff"),
+    *("principal", "verified", "intent", "reason", "expected"),
+)
 
 
 class JobState(StrEnum):
@@ -102,6 +107,10 @@ class Job:
         if self.page:
             return not self.is_held(now)
         return self.state is JobState.OPEN and self.due_at <= now
+
+    def is_continued(self, earlier: "Job") -> bool:
+        """Whether this is the job that was `earlier` so: what it began with never changes."""
+        return all(getattr(self, name) == getattr(earlier, name) for name in _BEGAN_WITH)
 
     def changed(self, **fields: Any) -> "Job":
         """The next version of the record."""

@@ -18,7 +18,10 @@ class MemoryJobs:
     def create(self, job: Job) -> None:
         """See `JobStore.create`."""
         with self._lock:
-            if self._open.setdefault(job.id, job) != job:
+            present = self._open.get(job.id) or self._ended.get(job.id)
+            if present is None:
+                self._open[job.id] = job
+            elif not present.is_continued(job):
                 raise StoreFailed(f"job {job.id} is there already", may_have_happened=False)
 
     def get(self, job_id: str) -> Job | None:

@@ -13,6 +13,7 @@ from rdq_core.testing.fake_dynamodb import Change, Database
 from tests.simulation import auditing
 from tests.simulation.arrows import ARROWS, Arrow
 from tests.simulation.forgetting import Forgotten, is_forgotten, task_of
+from tests.simulation.jobs import Errands
 from tests.simulation.network import Flight
 from tests.simulation.process import START
 from tests.simulation.records import Records
@@ -24,6 +25,7 @@ from tests.simulation.witness import Deed
 
 TASKS: Final = "rdq-tasks"
 DLQ: Final = "rdq-dlq"
+CONTROL: Final = "rdq-control"
 EARLY: Final = 2.1
 """Seconds by which the storage clocks of two hosts may differ, and a bit for a request's way."""
 _EPOCH: Final = START.timestamp()
@@ -49,6 +51,7 @@ class History:
         self.records = Records()
         self.forgotten = Forgotten()
         self.is_audited = False
+        self.errands: Errands
 
     @property
     def seconds(self) -> float:
@@ -79,6 +82,8 @@ class History:
     def _beside_changed(self, change: Change) -> None:
         if change.table == auditing.AUDIT:
             auditing.check_change(change)
+        elif change.table == CONTROL:
+            self.errands.changed(change, self.seconds)
         task_id = task_of(change)
         if task_id is not None:
             self.forgotten.check_reference(change, self._living(task_id))
@@ -90,14 +95,15 @@ class History:
         return None if is_none else row
 
     def _tell(self, change: Change, deed: Deed | None) -> None:
-        who = "time to live" if deed is None else deed.process.name
+        who = "time to live" if self.flight is None else self.flight.process.name
         what = "removed" if change.after is None else "put" if change.before is None else "changed"
         row = maybe(change.after) if change.key[1] == "T" else None
         state = (
             "" if row is None else f" {row.status} fence {row.fence % 100000} h {row.history_length} due {row.due_at}"
         )
         why = "" if deed is None else f" by {deed.verb}"
-        self._timeline.note(who, f"{what} {change.table[4:]} task {change.key[0][-6:]}/{change.key[1]}{state}{why}")
+        what_of = f"{change.key[0]}/{change.key[1][-6:]}" if change.table == CONTROL else _named(change.key)
+        self._timeline.note(who, f"{what} {change.table[4:]} {what_of}{state}{why}")
 
     def _row_changed(self, before: Row | None, after: Row | None, deed: Deed | None) -> None:
         if after is None:
@@ -106,6 +112,8 @@ class History:
             self._submitted(before, after, deed)
         else:
             self._moved(before, after, deed)
+        if after is not None and after.status == "DEAD" and (before is None or before.status != "DEAD"):
+            self.errands.died(after, self.seconds)
         if deed is not None:
             require("what a verb denies, it doesn't do afterwards", not _is_final(deed.error), deed)
             deed.committed.append((before, after))
@@ -120,6 +128,7 @@ class History:
             require("a purge sees the death it purges", before.completed_at == _dead_at(deed), deed)
             require("only what is dead is purged", before.status == "DEAD", deed)
             self._check_audit(deed)
+            self.errands.treated(deed)
         else:
             self.forgotten.check_removal(self.database, before, deed)
         self.gone.add(before.task_id)
@@ -203,6 +212,7 @@ class History:
         require("what has expired is not sent back", not before.is_gone(self.seconds - 300), deed)
         require("one request sends a task back once", before.op_id != deed.options["op_id"], deed)
         self._check_audit(deed)
+        self.errands.treated(deed)
         payload = deed.given[1].payload
         if payload is not None:
             self.lives[after.task_id, after.life] = payload
@@ -293,6 +303,10 @@ class History:
                 return isinstance(error, TaskConflict | TaskNotFound) and not row.is_gone(self.seconds - EARLY)
             case _:
                 return False
+
+
+def _named(key: tuple[str, str]) -> str:
+    return f"task {key[0][-6:]}/{key[1]}"
 
 
 def _is_final(error: RdqError | None) -> bool:

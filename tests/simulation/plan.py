@@ -26,6 +26,8 @@ TROUBLES: Final = (
 )
 """What may happen to a request, or to the process that sends it."""
 
+_KICKED: Final = 0.25
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -58,6 +60,9 @@ class Plan:
     cleaners: int = 0
     time_outs: float = 0.0
     audited: bool = False
+    clerks: int = 0
+    kicks: int = 0
+    refusals: float = 0.0
 
     def __str__(self) -> str:
         usual = {"seed": None, "queue": None}
@@ -86,7 +91,28 @@ def plan_of(seed: str) -> Plan:
         return replace(plan, workers=2, tasks=3, keys=0, long_runs=0.8, leaps=(), rates=rates, queue=queue)
     if kind < 0.35:  # workers lose sight of storage again and again, in the middle of what they do
         return replace(plan, leaps=(), rates={**plan.rates, "cut_off": 0.04})
-    return plan
+    return _maybe_kicked(plan)
+
+
+def _maybe_kicked(plan: Plan) -> Plan:
+    """Some runs have no workers, but sweeps that are started for new work; half of them nobody who is killed."""
+    dice = random.Random(f"{plan.seed}/kicks")
+    if dice.random() >= _KICKED:
+        return plan
+    is_deadly = dice.random() < 0.5
+    return replace(
+        plan,
+        workers=0,
+        kicks=dice.choice((1, 2)),
+        refusals=dice.choice((0.0, 0.05, 0.2)),
+        queue={**plan.queue, "handlers": {"work": {"function": "work"}}},
+        rates={name: rate if is_deadly or "crash" not in name else 0.0 for name, rate in plan.rates.items()},
+        leaps=(),
+        lag=min(plan.lag, 1.0),
+        skew=0.0,
+        steps=0,
+        odd_rows=0,
+    )
 
 
 def _with_more(plan: Plan) -> Plan:
@@ -98,7 +124,15 @@ def _with_more(plan: Plan) -> Plan:
         cleaners=int(dice.random() < 0.3),
         time_outs=0.5 if dice.random() < 0.2 else 0.0,
         audited=dice.random() < 0.2,
+        **_clerks(plan),
     )
+
+
+def _clerks(plan: Plan) -> dict[str, Any]:
+    """Who treats dead tasks by jobs; of these, half have the DLQ for themselves, which gets full."""
+    dice = random.Random(f"{plan.seed}/clerks")
+    clerks = dice.choice((0, 0, 0, 0, 0, 1, 2))
+    return {"clerks": clerks} | ({"operators": 0, "budgets": (1,)} if clerks and dice.random() < 0.5 else {})
 
 
 def _mixture(seed: str, dice: random.Random) -> Plan:

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -10,7 +11,12 @@ from rdq_core.domain.attempt import Outcome
 from rdq_core.engine.feed import Feed
 from rdq_core.engine.ports import Phase
 from rdq_core.engine.resolve import Resolver
-from rdq_core.errors import StoreFailed
+from rdq_core.engine.sweep import _Sweep
+from rdq_core.engine.vigil import Vigil
+from rdq_core.errors import StoreFailed, TaskConflict, TaskNotFound
+from rdq_core.ops.advancing import Advancer
+from rdq_core.runtime import kicking
+from rdq_core.runtime.kicking import KickFunction
 from rdq_core.stores.dynamodb import (
     claiming,
     dead_lettering,
@@ -22,17 +28,20 @@ from rdq_core.stores.dynamodb import (
     submitting,
 )
 from rdq_core.stores.dynamodb.audit import DynamoAudit
+from rdq_core.stores.dynamodb.awake import DynamoWakefulness
 from rdq_core.stores.dynamodb.bodies import Bodies
 from rdq_core.stores.dynamodb.cleanup import CleaningUp
 from rdq_core.stores.dynamodb.clock import StorageClock
-from rdq_core.stores.dynamodb.expressions import ALWAYS, CLAUSES
+from rdq_core.stores.dynamodb.expressions import ALWAYS, CLAUSES, IS_NEW_JOB, all_of
 from rdq_core.stores.dynamodb.history import History
+from rdq_core.stores.dynamodb.job_items import job_item
+from rdq_core.stores.dynamodb.jobs import DynamoJobs
 from rdq_core.stores.dynamodb.references import References
-from rdq_core.stores.dynamodb.schema import Attr
+from rdq_core.stores.dynamodb.schema import OPEN_JOBS, Attr
 from rdq_core.stores.dynamodb.settling import Settling
 from rdq_core.stores.dynamodb.slots import Keyed
-from rdq_core.stores.dynamodb.transact import Sender
-from rdq_core.stores.dynamodb.values import number
+from rdq_core.stores.dynamodb.transact import ConditionFailed, Sender
+from rdq_core.stores.dynamodb.values import number, text
 
 Mistake = Callable[[], contextlib.AbstractContextManager[object]]
 
@@ -55,15 +64,19 @@ def _wrapped(owner: Any, name: str, wrapper: Callable[..., Any]) -> Mistake:
     return _replaced(owner, name, wrong)
 
 
-def _everywhere(name: str, wrapper: Callable[..., Any], *modules: Any) -> Mistake:
+def _both(*mistakes: Mistake) -> Mistake:
     @contextlib.contextmanager
     def planted() -> Iterator[None]:
         with contextlib.ExitStack() as stack:
-            for module in modules:
-                stack.enter_context(_wrapped(module, name, wrapper)())
+            for mistake in mistakes:
+                stack.enter_context(mistake())
             yield
 
     return planted
+
+
+def _everywhere(name: str, wrapper: Callable[..., Any], *modules: Any) -> Mistake:
+    return _both(*(_wrapped(module, name, wrapper) for module in modules))
 
 
 # -- mistakes ------------------------------------------------------------------------------------------------------
@@ -168,6 +181,55 @@ def _drops_intents(real: Any, self: Any, record: Any) -> None:
         real(self, record)
 
 
+# -- mistakes of jobs and of those who wake sweeps --------------------------------------------------------------
+
+
+def _works_before_writing(real: Any, self: Any, job: Any, order: Any) -> Any:
+    read = self._read(job, order)
+    for entry in read[0]:
+        with contextlib.suppress(TaskConflict, TaskNotFound):
+            self._do(job, order, entry)
+    with patch.object(self, "_read", lambda *_: read), patch.object(self, "_do", _is_forgotten):
+        return real(self, job, order)
+
+
+def _believes_the_page(real: Any, self: Any, job: Any, order: Any, entries: Any) -> Any:
+    whole = entries or {seen.task_id: seen for seen in job.page}
+    with contextlib.nullcontext() if entries else patch.object(self, "_do", _is_forgotten):
+        return real(self, job, order, whole)
+
+
+def _takes_any_death(_real: Any, self: Any, seen: Any) -> Any:
+    entry = self._store.dead_entry(seen.task_id)
+    if entry is None:
+        raise TaskConflict("it is not dead", task_id=seen.task_id)
+    return entry
+
+
+def _cuts_the_page(real: Any, self: Any, job: Any, order: Any) -> Any:
+    entries, cursor, reads_on = real(self, job, order)
+    return entries[:1], cursor, reads_on
+
+
+def _goes_on_when_over(_real: Any, self: Any, job: Any, *, take_over: bool = False) -> Any:
+    held = job.page and job.is_held(self._clock.now()) and not take_over
+    return job if held else self._stepped(job)
+
+
+def _begins_by_a_put(_real: Any, self: Any, job: Any) -> None:
+    item = job_item({Attr.PK: text(OPEN_JOBS), Attr.SK: text(job.id)}, job)
+    with contextlib.suppress(ConditionFailed):
+        self._sender.put(self._table, item, all_of(IS_NEW_JOB), {})
+
+
+def _never_lingers(real: Any, self: Any, parts: Any, slots: Any, limits: Any, stop: Any) -> None:
+    real(self, parts, slots, replace(limits, linger=timedelta(0)), stop)
+
+
+def _books_a_minute(real: Any, self: Any, queue: str, *, now: Any, until: Any) -> bool:
+    return bool(real(self, queue, now=now, until=until + timedelta(minutes=1)))
+
+
 MISTAKES: Final[dict[str, Mistake]] = {
     # A clause of a condition is dropped.
     "a submit replaces what is there": _without("IS_ABSENT"),
@@ -216,4 +278,18 @@ MISTAKES: Final[dict[str, Mistake]] = {
     ),
     "a clean-up doesn't ask whose it is": _wrapped(CleaningUp, "clean_up", _cleans_up_blindly),
     "an operation is begun without its intent": _wrapped(DynamoAudit, "append", _drops_intents),
+    # Bulk jobs.
+    "a job treats an entry twice": _both(_wrapped(Advancer, "_still_dead", _takes_any_death), _without("IS_NOT_DONE")),
+    "a page is worked off before it is written down": _wrapped(Advancer, "_next_page", _works_before_writing),
+    "who takes a page over believes that it is done": _wrapped(Advancer, "_worked_off", _believes_the_page),
+    "a job goes on from where it has not been": _wrapped(Advancer, "_read", _cuts_the_page),
+    "a job is changed by one who has not seen its last step": _without("JOB_IS_AS_READ"),
+    "a job that is over goes on": _wrapped(Advancer, "advance", _goes_on_when_over),
+    "a job that has ended is begun again by a late request": _wrapped(DynamoJobs, "create", _begins_by_a_put),
+    # Who wakes whom.
+    "a sweep clears awake_until after looking": _wrapped(_Sweep, "__init__", _never_lingers),
+    "a sweep returns and leaves its word behind": _wrapped(Vigil, "_fall_asleep", _is_forgotten),
+    "a refused start leaves its booking behind": _wrapped(KickFunction, "_take_back", _is_forgotten),
+    "a booking stands for longer than a sweep looks": _wrapped(DynamoWakefulness, "book", _books_a_minute),
+    "a kick leaves work of the next seconds to the schedule": _replaced(kicking, "SOON", timedelta(0)),
 }

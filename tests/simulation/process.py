@@ -30,6 +30,7 @@ class Process:
         self.skew = skew
         self.answered_at = 0
         self.cut_off_until = 0
+        self.goes_on = False
         self._scheduler = scheduler
         self.clock = StorageClock(self, probe=self._probe)
         self.client: Any = None

@@ -91,6 +91,11 @@ class Scheduler:
         assert self._current is not None
         return self._current
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the run is: those who still wait are killed."""
+        return self._is_over
+
     # -- for whoever sets the stage -------------------------------------------------------------------------------
 
     def run(self) -> None:

@@ -75,6 +75,7 @@ def _with_less(plan: Plan) -> Iterator[Plan]:
         "cleaners": 0,
         "time_outs": 0.0,
         "audited": False,
+        "clerks": 0,
         "operators": 0,
         "keys": 0,
         "slow_network": False,

@@ -8,12 +8,14 @@ import contextlib
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Self
+from unittest.mock import patch
 
-from rdq_core.engine import context, execution, lane, run, stopping, sweep
+from rdq_core.engine import context, execution, lane, run, stopping, sweep, vigil
+from rdq_core.ops import advancing
 from rdq_core.stores.dynamodb import clock, transact
 from tests.simulation.scheduler import FOREVER, SECOND, Scheduler, Strand
 
-MODULES: Final = (clock, context, execution, lane, run, stopping, sweep, transact)
+MODULES: Final = (clock, context, execution, lane, run, stopping, sweep, transact, vigil)
 """Where threads are started, or wait, or hold a lock while they ask storage."""
 
 
@@ -128,6 +130,20 @@ class SimulatedLock:
                 self._scheduler.wake(strand)
 
 
+class OneByOne:
+    """A pool of threads that has one, whoever asks."""
+
+    def __init__(self, at_once: int, *, thread_name_prefix: str) -> None:
+        """As the library has it."""
+
+    def map(self, call: Callable[[Any], Any], given: Sequence[Any]) -> Iterator[Any]:
+        """Each in its turn."""
+        return map(call, given)
+
+    def shutdown(self, *, cancel_futures: bool) -> None:
+        """Nothing was begun that isn't done."""
+
+
 class SimulatedThread:
     """A thread that the scheduler gives its turns."""
 
@@ -148,7 +164,8 @@ def under(scheduler: Scheduler) -> Iterator[None]:
     try:
         for module in MODULES:
             module.threading = simulated  # type: ignore[attr-defined]
-        yield
+        with patch.object(advancing, "ThreadPoolExecutor", OneByOne):
+            yield
     finally:
         for module, threading in real.items():
             module.threading = threading  # type: ignore[attr-defined]

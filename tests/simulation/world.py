@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from rdq_core.engine.ports import AuditLog
+from rdq_core.engine.ports import AuditLog, JobStore, Wakefulness
 from rdq_core.errors import CorruptItem, LeaseLost, RdqError, StoreFailed
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import Parts
 from rdq_core.stores.dynamodb.audit import DynamoAudit
+from rdq_core.stores.dynamodb.awake import DynamoWakefulness
+from rdq_core.stores.dynamodb.jobs import DynamoJobs
 from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
 from rdq_core.stores.dynamodb.schema import Tables, definitions
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
@@ -23,7 +25,7 @@ from rdq_core.stores.memory_audit import MemoryAudit
 from rdq_core.stores.memory_awake import MemoryWakefulness
 from rdq_core.stores.memory_jobs import MemoryCursorKey, MemoryJobs
 from rdq_core.testing.fake_dynamodb import Change, Database
-from tests.simulation import actors, closing
+from tests.simulation import actors, closing, jobs, kicking
 from tests.simulation.history import EARLY, TASKS, History
 from tests.simulation.network import LATEST, Client, Flight, Network
 from tests.simulation.plan import Plan
@@ -61,8 +63,10 @@ class World:
         self.database = Database(now=lambda: self.scheduler.now / SECOND, lag=self._lag, watch=self._watch)
         self.history.database = self.database
         self.history.is_audited = plan.audited
+        self.history.errands = jobs.Errands(self.rows, lag=plan.lag)
         self.stream: list[dict[str, Any]] = []
         self.audited: set[str] = set()
+        self.wakeups = kicking.Wakeups(self)
         self.network = Network(plan, self.scheduler, self.database, self.timeline, self._arrives)
         self.processes: list[Process] = []
         self._budget = plan.budgets[0]
@@ -82,17 +86,21 @@ class World:
     def _set_the_stage(self) -> None:
         plan = self.plan
         for number in range(plan.workers):
-            self._employ(f"worker-{number}", actors.worker, forever=True)
+            self.employ(f"worker-{number}", actors.worker, forever=True)
         for number in range(plan.submitters):
-            self._employ(f"submitter-{number}", actors.submitter(number))
+            self.employ(f"submitter-{number}", actors.submitter(number))
         for number in range(plan.operators):
-            self._employ(f"operator-{number}", actors.operator)
+            self.employ(f"operator-{number}", actors.operator)
         for number in range(plan.cancellers):
-            self._employ(f"canceller-{number}", actors.canceller)
+            self.employ(f"canceller-{number}", actors.canceller)
         for number in range(plan.forgetters):
-            self._employ(f"forgetter-{number}", actors.forgetter)
+            self.employ(f"forgetter-{number}", actors.forgetter)
         for number in range(plan.cleaners):
-            self._employ(f"cleaner-{number}", actors.cleaner)
+            self.employ(f"cleaner-{number}", actors.cleaner)
+        for number in range(plan.clerks):
+            self.employ(f"clerk-{number}", jobs.clerk)
+        for number in range(plan.kicks):
+            self.employ(f"kick-{number}", kicking.kick, forever=True)
         for number in range(plan.odd_rows):
             actors.put_odd_row(self, number)
         self._chaos_ends = plan.chaos * SECOND
@@ -113,15 +121,21 @@ class World:
     def _some_time(self, within: int, call: Callable[[], object]) -> None:
         self.scheduler.at(int(self.dice.random() * within), call)
 
-    def _employ(self, name: str, work: Callable[["World", Process], object], *, forever: bool = False) -> None:
-        """Start a process for this work. When it dies, another one takes over; a worker's goes on until the end."""
+    def employ(
+        self, name: str, work: Callable[["World", Process], object], *, forever: bool = False, once: bool = False
+    ) -> None:
+        """Start a process for this work. When it dies, another one takes over, unless it is done `once`; a worker's
+        goes on until the end.
+        """
+        again = partial(self.employ, name, work, forever=forever)
         if self.scheduler.now < self._outage_ends:
-            self.scheduler.at(self._outage_ends, lambda: self._employ(name, work, forever=forever))
+            self.scheduler.at(self._outage_ends, again)
             return
         skew = round(self.dice.uniform(-1, 1) * self.plan.skew * SECOND)
         self._employed += 1
         process = Process(f"{name}.{self._employed}", self.scheduler, self.plan.seed, self.names, skew=skew)
         process.client = Client(self.network, process)
+        process.goes_on = forever
         self.processes.append(process)
 
         def life() -> None:
@@ -133,9 +147,8 @@ class World:
                 raise
             finally:
                 self.processes.remove(process)
-                if not is_done:
-                    again = self.scheduler.now + round((0.1 + 3 * self.dice.random()) * SECOND)
-                    self.scheduler.at(again, lambda: self._employ(name, work, forever=forever))
+                if not is_done and not once:
+                    self.scheduler.at(self.scheduler.now + round((0.1 + 3 * self.dice.random()) * SECOND), again)
 
         self.scheduler.spawn(process.home, life, process.name)
 
@@ -154,10 +167,10 @@ class World:
         return Parts(
             store=Witness(store, process, self.scheduler, self.timeline, self._heard),
             queues=queues,
-            wakefulness=MemoryWakefulness(),
+            wakefulness=self._wakefulness(process),
             limiter=DynamoRateLimiter(process.client, TABLES, ids=process.ids, jitter=process, sleeper=process),
             audit=self._audit(process),
-            jobs=MemoryJobs(),
+            jobs=self._jobs(process),
             cursor_key=MemoryCursorKey(b"a key that nobody knows"),
             clock=process.clock,
             ids=process.ids,
@@ -172,6 +185,16 @@ class World:
         if not self.plan.audited:
             return MemoryAudit()
         return DynamoAudit(process.client, TABLES, jitter=process, sleeper=process)
+
+    def _jobs(self, process: Process) -> JobStore:
+        if not self.plan.clerks:
+            return MemoryJobs()
+        return DynamoJobs(process.client, TABLES, ids=process.ids, jitter=process, sleeper=process)
+
+    def _wakefulness(self, process: Process) -> Wakefulness:
+        if not self.plan.kicks:
+            return MemoryWakefulness()
+        return DynamoWakefulness(process.client, TABLES, ids=process.ids, jitter=process, sleeper=process)
 
     def _heard(self, deed: Deed, answer: Any, error: RdqError | None) -> None:
         with self.ending_the_run():
@@ -246,6 +269,8 @@ class World:
 
     def _watch(self, changes: Sequence[Change]) -> None:
         self.history.watch(changes)
+        if self.plan.kicks:
+            self.wakeups.watch(changes)
         for change in changes:
             if self.plan.cleaners and change.key[1] == "T" and change.before is not None:
                 self.stream.append({"dynamodb": {"OldImage": change.before, "NewImage": change.after}})
@@ -294,7 +319,8 @@ class World:
             )
             late = self.scheduler.now / SECOND - since
             require("what is due is done within its bound", late < BOUND, f"task {row.task_id} is {late:.0f} s late")
-        others_are_done = all("worker" in process.name for process in self.processes)
+        self.wakeups.schedule()
+        others_are_done = all(process.goes_on for process in self.processes)
         if others_are_done and not waiting:
             self.scheduler.finish()
             return
@@ -321,6 +347,8 @@ class World:
             writes=self.history.writes,
             claims=len(self.history.claims),
             processes=self._employed,
+            jobs=self.history.errands.ended,
+            kicked=self.wakeups.started,
         )
 
     def rows(self) -> list[Row]:

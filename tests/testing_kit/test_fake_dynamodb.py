@@ -128,6 +128,21 @@ def test_a_transaction_is_carried_out_whole_or_not_at_all(client: FakeClient) ->
     assert client.get_item(TableName="dlq", Key=other, ConsistentRead=True) == {}
 
 
+def test_a_check_decides_over_a_transaction_and_changes_nothing(client: FakeClient) -> None:
+    other = {**KEY, "kind": {"S": "D"}}
+    absent = {"ConditionCheck": {"TableName": "dlq", "Key": other, **NEW}}
+    present = {"ConditionCheck": {"TableName": "dlq", "Key": other, **THERE}}
+    new = {"Put": {"TableName": "tasks", "Item": KEY, **NEW}}
+    client.transact_write_items(TransactItems=[new, absent], ClientRequestToken="a")
+    assert client.get_item(TableName="tasks", Key=KEY, ConsistentRead=True) == {"Item": KEY}
+    with pytest.raises(ClientError):
+        client.transact_write_items(
+            TransactItems=[{"Put": {"TableName": "tasks", "Item": other}}, present], ClientRequestToken="b"
+        )
+    assert client.get_item(TableName="tasks", Key=other, ConsistentRead=True) == {}
+    assert client.get_item(TableName="dlq", Key=other, ConsistentRead=True) == {}
+
+
 def test_a_repeated_transaction_is_known_by_its_token_for_ten_minutes(client: FakeClient, clock: Clock) -> None:
     parts = [{"Put": {"TableName": "tasks", "Item": KEY, **NEW}}]
     client.transact_write_items(TransactItems=parts, ClientRequestToken="a")

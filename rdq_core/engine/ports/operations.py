@@ -54,7 +54,10 @@ class JobStore(Protocol):
     """Where bulk operations are written down: each change under the revision that its writer has read."""
 
     def create(self, job: Job) -> None:
-        """Store a new job, once: the same again changes nothing. Raises StoreFailed when it isn't stored."""
+        """Store a new job, once: the same again changes nothing, whether it is open still or has ended meanwhile.
+
+        Raises StoreFailed when it isn't stored.
+        """
         ...
 
     def get(self, job_id: str) -> Job | None:

@@ -17,7 +17,7 @@
     remains ── IS_OF_SEEN_LIFE
     awake ── AWAKE_ENDS_SOONER; a start ── IS_ASLEEP; asleep ── WAS_EVER_AWAKE
     rate limit ── NOBODY_TOOK_YET or IS_HANDED_OUT_AS_READ
-    job ── IS_NEW_JOB, then JOB_IS_AS_READ                          cursor key ── NO_SECRET_YET
+    job ── IS_NEW_JOB · HAS_NEVER_ENDED, then JOB_IS_AS_READ        cursor key ── NO_SECRET_YET
 
 The invariant: every write to a state row is composed of these and of nothing else, and looks them up here when it is
 made. So a test can replace any one of them by `ALWAYS` and see which promise breaks.
@@ -175,6 +175,9 @@ IS_NOT_RECORDED: Final = _clause("IS_NOT_RECORDED", "attribute_not_exists(#pk)")
 
 IS_NEW_JOB: Final = _clause("IS_NEW_JOB", "attribute_not_exists(#pk)")
 """No job has this id: one that is under way is not begun again from the start."""
+
+HAS_NEVER_ENDED: Final = _clause("HAS_NEVER_ENDED", "attribute_not_exists(#pk)")
+"""No job of this id has been filed: a request to begin it that comes late doesn't begin it anew."""
 
 JOB_IS_AS_READ: Final = _clause("JOB_IS_AS_READ", "#revision = :seen_revision")
 """Nobody has gone on with the job since it was read: a page is counted once, and a cancelled job stays so."""

@@ -1,13 +1,13 @@
 """Bulk operations in the control table: one partition of those that are open, one of those that have ended."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from rdq_core.domain.job import Job
 from rdq_core.engine.ports import IdSource, Jitter, Sleeper
 from rdq_core.errors import StoreFailed
-from rdq_core.stores.dynamodb.expressions import IS_NEW_JOB, JOB_IS_AS_READ, all_of
+from rdq_core.stores.dynamodb.expressions import HAS_NEVER_ENDED, IS_NEW_JOB, JOB_IS_AS_READ, all_of
 from rdq_core.stores.dynamodb.job_items import job_item, read_job, readable
 from rdq_core.stores.dynamodb.schema import ENDED_JOBS, OPEN_JOBS, Attr, Tables
 from rdq_core.stores.dynamodb.transact import ConditionFailed, Sender, conditioned
@@ -24,11 +24,18 @@ class DynamoJobs:
 
     def create(self, job: Job) -> None:
         """See `JobStore.create`."""
-        item = job_item(_open(job.id), job)
+        begin = {"TableName": self._table, "Item": job_item(_open(job.id), job)}
+        check = {"TableName": self._table, "Key": _ended(job.id)}
+        parts = [
+            {"Put": conditioned(begin, all_of(IS_NEW_JOB), {})},
+            {"ConditionCheck": conditioned(check, all_of(HAS_NEVER_ENDED), {})},
+        ]
         try:
-            self._sender.put(self._table, item, all_of(IS_NEW_JOB), {})
+            self._sender.transact(parts, nonce=self._ids.nonce())
         except ConditionFailed as refused:
-            if refused.row != item:  # else it is our own, and only its answer was lost
+            # Our own, of which the answer was lost: others may have gone on with it, or brought it to its end.
+            there = _readable(row for row in refused.rows.values() if row)
+            if not any(each.is_continued(job) for each in there):
                 raise StoreFailed(f"job {job.id} is there already", may_have_happened=False) from None
 
     def get(self, job_id: str) -> Job | None:
@@ -74,7 +81,7 @@ class DynamoJobs:
         return self._sender.query_all(request, {":partition": text(partition)})
 
 
-def _readable(items: Iterable[Item]) -> Iterator[Job]:
+def _readable(items: Iterable[Mapping[str, Any]]) -> Iterator[Job]:
     return (job for job in map(readable, items) if job is not None)
 
 

@@ -81,6 +81,20 @@ class JobContract:
             jobs.create(a_job(queue="email"))
         assert jobs.get(FIRST) == a_job()
 
+    def test_a_job_that_others_have_gone_on_with_is_not_begun_again(self, jobs: JobStore) -> None:
+        gone_on, ended = a_job().changed(done=1), over(a_job().changed(done=1))
+        jobs.create(a_job())
+        jobs.replace(a_job(), gone_on)
+
+        jobs.create(a_job())
+        assert jobs.get(FIRST) == gone_on
+
+        jobs.replace(gone_on, ended)
+        jobs.file(ended)
+        jobs.create(a_job())
+        assert jobs.get(FIRST) == ended
+        assert list(jobs.open_jobs()) == []
+
     def test_of_two_who_have_read_the_same_one_goes_on(self, jobs: JobStore) -> None:
         jobs.create(a_job())
         mine, theirs = a_job().changed(done=1), a_job().changed(done=2)

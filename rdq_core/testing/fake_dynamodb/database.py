@@ -163,7 +163,7 @@ class Database:
         if not all(plan.holds for plan in plans):
             raise cancelled([plan.reason for plan in plans])
         self._done[token] = (self._now(), items)
-        self._carry_out(plans)
+        self._carry_out(plan for plan in plans if not plan.is_check)
         return {}
 
     def _was_done(self, token: str, items: Any) -> bool:
@@ -206,7 +206,8 @@ class Database:
         elif change is not None:
             after = _updated(before or request["Key"], change, names, values, table)
         wants_old = request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD"
-        return _Plan(table, key, after, holds, before if wants_old else None)
+        is_check = operation == "ConditionCheckItem"
+        return _Plan(table, key, after, holds, before if wants_old else None, is_check=is_check)
 
     def _carry_out(self, plans: Iterable["_Plan"]) -> None:
         self._watch([plan.table.put(plan.key, plan.after, self._now()) for plan in plans])
@@ -220,13 +221,14 @@ class Database:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A write that was checked and not yet carried out."""
+    """A write that was checked and not yet carried out; or a check alone, which a transaction may have beside them."""
 
     table: Table
     key: tuple[str, str]
     after: StoredItem | None
     holds: bool
     came_back: StoredItem | None
+    is_check: bool = False
 
     @property
     def reason(self) -> dict[str, Any]:
@@ -240,7 +242,9 @@ class _Plan:
 def _part(item: Mapping[str, Any]) -> tuple[str, Request]:
     ((action, request),) = item.items()
     operation = f"{action}Item"
-    if operation not in ("PutItem", "UpdateItem", "DeleteItem"):
+    if action == "ConditionCheck" and "ConditionExpression" not in request:
+        raise invalid("A condition check needs a condition", "TransactWriteItems")
+    if action not in ("Put", "Update", "Delete", "ConditionCheck"):
         raise UnknownSyntax(f"{action} in a transaction")
     return operation, request
 

@@ -1,0 +1,236 @@
+"""The kick, and the sweeps that it starts: no schedule comes but to mend what nobody could prevent.
+
+    a row turns PENDING ──► the stream ── late, twice, out of order ──► a kick ── books ──► a sweep, which ends
+
+The invariant: when no record is under way, no start, and no sweep, then nothing is waiting that is due within a minute
+of having been written; unless somebody was killed who had taken it upon himself.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from rdq_core.config.settings import QueueSettings
+from rdq_core.engine.ports import Handler
+from rdq_core.errors import StoreFailed
+from rdq_core.runtime.hosting import FunctionHost, Start
+from rdq_core.runtime.kicking import SWEEPER, KickFunction
+from rdq_core.runtime.sweeping import Invocation, SweeperFunction, SweepOrder
+from rdq_core.runtime.telemetry import MetricsSink
+from rdq_core.testing.fake_dynamodb import Change
+from tests.simulation.handlers import Handlers
+from tests.simulation.process import Process
+from tests.simulation.queues import QUEUE
+from tests.simulation.rows import Row, maybe
+from tests.simulation.scheduler import SECOND
+from tests.simulation.verdict import require
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_SOON: Final = 60_000
+"""Milliseconds up to which a row's due time is the kick's business for sure; a bit more is by the kick's own clock."""
+_GIVEN_UP_AFTER: Final = 60 * SECOND
+_WORD: Final = 5 * SECOND
+"""How long what a process has said, or booked, may be believed once it is dead."""
+_TIME: Final = timedelta(minutes=15)
+_TWICE: Final = 0.2
+_NAME: Final = "sweeper"
+_ENVIRON: Final[Mapping[str, str]] = {SWEEPER: _NAME}
+_SCHEDULED_EVERY: Final = 60 * SECOND
+
+
+@dataclass(eq=False, slots=True)
+class Told:
+    """A record of the stream: when its row was written."""
+
+    at: int
+    record: dict[str, Any]
+
+
+class Wakeups:
+    """Who was told of what, and who is about to look. `under_way` are records in a kick's hands, starts and sweeps."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._dice = random.Random(f"{world.plan.seed}/starts")
+        self.stream: list[Told] = []
+        self.under_way = self.started = self.excuses = 0
+        self._waiting: dict[str, int] = {}
+        self._excused_until = -1
+        self._scheduled_at = -_SCHEDULED_EVERY
+
+    def watch(self, changes: Sequence[Change]) -> None:
+        """A write was made: the stream has a record of each row that is PENDING after it."""
+        for change in changes:
+            if change.table == "rdq-tasks" and change.key[1] == "T":
+                self._row_changed(change, maybe(change.before), maybe(change.after))
+
+    def _row_changed(self, change: Change, before: Row | None, after: Row | None) -> None:
+        if after is None or after.status != "PENDING":
+            self._waiting.pop(change.key[0], None)
+            return
+        now = self._world.scheduler.now
+        images = {"OldImage": change.before, "NewImage": change.after}
+        self.stream.append(Told(now, {"dynamodb": {name: image for name, image in images.items() if image}}))
+        is_new = before is None or before.status != "PENDING" or before.due_at != after.due_at
+        if is_new and (after.due_at or 0) <= self._world.history.seconds * 1000 + _SOON:
+            self._waiting[after.task_id] = now
+
+    def excuse(self, who: str, why: str) -> None:
+        """Somebody has taken rows upon himself and can't look any more: they are the next schedule's."""
+        if not self._world.scheduler.is_over:
+            self._world.timeline.note(who, f"{why}: what waits now is left to the schedule")
+            self.excuses += 1
+            self._excused_until = self._world.scheduler.now + _WORD
+
+    def check(self) -> None:
+        """Whether there is anybody who will look at what waits."""
+        if self.stream or self.under_way:
+            return
+        left = [task_id for task_id, at in self._waiting.items() if at > self._excused_until]
+        with self._world.ending_the_run():
+            require("a row is seen by a sweep that is awake, or one is started after it", not left, left)
+
+    def schedule(self) -> None:
+        """Once all are well: a sweep each minute, but only where somebody was excused."""
+        now = self._world.scheduler.now
+        if self._excused_until >= 0 and now >= self._scheduled_at + _SCHEDULED_EVERY:
+            self._scheduled_at, self._excused_until = now, -1
+            self.start({})
+
+    def start(self, event: dict[str, Any]) -> None:
+        """A sweeper function begins soon."""
+        self.under_way += 1
+        self.started += 1
+        name, later = f"sweeper-{self.started}", self._dice.choice((0.005, 0.02, 0.5)) * SECOND
+        begin = partial(self._world.employ, name, partial(_sweep, event=event), once=True)
+        self._world.scheduler.at(self._world.scheduler.now + round(later), begin)
+
+
+def kick(world: "World", process: Process) -> None:
+    """The kick function, which is given some records at a time, again and again until it is done with them."""
+    wakeups, starter = world.wakeups, _Starter(world, process)
+    parts = world.parts(process)
+    parts = replace(parts, wakefulness=_Books(parts.wakefulness, starter))
+    function = KickFunction(FunctionHost(parts=parts, metrics=MetricsSink("kick"), start=starter, environ=_ENVIRON))
+    while True:
+        process.sleep(process.dice.choice((0.01, 0.1, 1.0)) * process.dice.random() + 0.001)
+        batch = _taken(wakeups.stream, process)
+        if batch:
+            wakeups.under_way += 1
+            _give(world, process, function, starter, batch)
+            wakeups.check()
+
+
+def _taken(stream: list[Told], process: Process) -> list[Told]:
+    """Some of the records, out of their order."""
+    count = min(len(stream), process.dice.choice((1, 1, 2, 5)))
+    return [stream.pop(process.dice.randrange(len(stream))) for _ in range(count)]
+
+
+def _give(world: "World", process: Process, function: KickFunction, starter: "_Starter", batch: Sequence[Told]) -> None:
+    starter.has_booked = is_done = False
+    try:
+        is_done = _is_done(world, process, function, batch)
+    except BaseException:
+        if starter.has_booked:
+            world.wakeups.excuse(process.name, "killed between its booking and the start")
+        raise
+    finally:
+        world.wakeups.under_way -= 1
+        if not is_done or process.dice.random() < _TWICE:
+            world.wakeups.stream += batch
+
+
+def _is_done(world: "World", process: Process, function: KickFunction, batch: Sequence[Told]) -> bool:
+    """Whether nobody has to be told of these records any more."""
+    try:
+        function.kick([told.record for told in batch])
+    except (StoreFailed, ClientError, ReadTimeoutError) as failed:
+        world.timeline.note(process.name, f"a batch fails: {type(failed).__name__}")
+        if min(told.at for told in batch) + _GIVEN_UP_AFTER > world.scheduler.now:
+            return False
+        world.wakeups.excuse(process.name, "a batch is given up")
+    return True
+
+
+class _Starter:
+    """What starts sweeps for a kick: now and then it is refused, or its answer is lost."""
+
+    def __init__(self, world: "World", process: Process) -> None:
+        self._world = world
+        self._process = process
+        self.has_booked = False
+
+    def __call__(self, function: str, event: Any) -> None:
+        self._process.sleep(0.005)
+        trouble = 1.0 if self._world.is_calm else self._process.dice.random()
+        if trouble < self._world.plan.refusals:
+            raise ClientError({"Error": {"Code": "TooManyRequestsException", "Message": "injected"}}, "Invoke")
+        self._world.wakeups.start(dict(event))
+        self.has_booked = False
+        self._process.sleep(0.005)
+        if trouble < 2 * self._world.plan.refusals:
+            raise ReadTimeoutError(endpoint_url=function)
+
+
+class _Books:
+    """A `Wakefulness`, of which it is known whether it may have booked."""
+
+    def __init__(self, wakefulness: Any, starter: _Starter) -> None:
+        self._wakefulness = wakefulness
+        self._starter = starter
+
+    def book(self, queue: str, **when: Any) -> bool:
+        """From its first request on, whoever is killed may leave a booking behind."""
+        self._starter.has_booked = True
+        self._starter.has_booked = bool(self._wakefulness.book(queue, **when))
+        return self._starter.has_booked
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wakefulness, name)
+
+
+def _sweep(world: "World", process: Process, *, event: dict[str, Any]) -> None:
+    """An invocation of the sweeper function. When it fails nobody starts it again."""
+    wakeups, has_ended = world.wakeups, False
+    longest = 2 * world.queues.settings(QUEUE).execution.handler_timeout.total_seconds()
+    functions = _Functions(Handlers(world, process, [QUEUE], longest=longest))
+    start: Start = lambda _function, event: wakeups.start(dict(event))  # noqa: E731
+    try:
+        parts = replace(world.parts(process), invoker=lambda: functions)
+        host = FunctionHost(parts=parts, metrics=MetricsSink("sweeper"), start=start, environ=_ENVIRON)
+        invocation = Invocation(function=_NAME, worker=process.name, remaining=_TIME)
+        SweeperFunction(host).sweep(SweepOrder.of(event), invocation)
+        has_ended = True
+    except StoreFailed:
+        pass
+    finally:
+        wakeups.under_way -= 1
+        if not has_ended:
+            wakeups.excuse(process.name, "a sweep ends before its end")
+    wakeups.check()
+
+
+class _Functions:
+    """The functions that the queue names, each of which does what the handlers of the sweep's own process do."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self._handlers = handlers
+
+    def handler(self, ref: str, settings: QueueSettings) -> Handler:
+        """See `Invoker.handler`."""
+        found = self._handlers.find(ref)
+        assert found is not None
+        assert ref in settings.handlers
+        return found
+
+    def hand_over(self, claim: object, settings: object) -> None:
+        """See `Invoker.hand_over`."""
+        raise AssertionError("nothing is handed over here")
