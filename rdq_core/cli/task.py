@@ -150,9 +150,7 @@ def cancel(
     return ended(done, as_json=not screen.is_for_people)
 
 
-def _by_ids(
-    screen: Screen, ask: Asking, chosen: Mapping[str, Any], *, dry_run: bool, reason: str | None
-) -> int | None:
+def _by_ids(screen: Screen, ask: Asking, chosen: Mapping[str, Any], *, dry_run: bool, reason: str | None) -> int | None:
     done = ask("task.cancel", **chosen, dry_run=dry_run or None, reason=reason)
     if done["selected"] == 1 and done.get("refusals"):
         raise refusal(done["refusals"][0])
