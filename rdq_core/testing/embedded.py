@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -39,7 +40,7 @@ from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSle
 from rdq_core.testing.draining import Drain
 from rdq_core.testing.functions import LocalFunctions
 from rdq_core.testing.history import History
-from rdq_core.testing.rigged import Failures, Rigged
+from rdq_core.testing.rigged import Failure, Failures, Rigged
 
 if TYPE_CHECKING:
     from rdq_core.stores.dynamodb.schema import Tables
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 Queues = Mapping[str, Mapping[str, Any]] | str | Path
 """Each queue as under `queues` of a configuration file, or the path of such a file."""
+Span = str | timedelta
+"""As in "90s", "2h" or "7d", or a timedelta."""
 
 _numbers = count(1)
 _REGION: Final = "eu-central-1"
@@ -97,42 +100,53 @@ class Embedded:
 
     # -- time and work ----------------------------------------------------------------------------------------------
 
-    def drain(self, registry: Registry | None = None, *, horizon: str = "0s") -> SweepReport:
+    def drain(self, registry: Registry | None = None, *, horizon: Span = "0s") -> SweepReport:
         """Run all work of the registry's queues that is due, and what becomes due within `horizon` from now.
 
         The clock jumps from one due time to the next. The default runs what is due at this moment. Retries are work
-        too: a long horizon plays out whole lives.
+        too: a long horizon plays out whole lives. Raises NotRegistered when `fail_next` has named a handler that is
+        none of these.
         """
+        until = self.clock.now() + _span("horizon", horizon)
         handlers = registry or self.registry
         if handlers is None:
             raise RuntimeError(
                 "there are no handlers to run: give drain a registry, or override the fixture rdq_registry"
             )
+        self._failures.check_known({*handlers.refs, *(self.registry.refs if self.registry else ())})
         rigged = Rigged(handlers, self._failures)
         sweeper = self.parts.sweeper(rigged, serves=handlers.queues, worker="test:1", rdq=self.rdq)
         drain = Drain(sweeper, self.parts.store, self.parts.queues, self.clock, handlers.queues)
-        return drain.run(self.clock.now() + parse_duration(horizon))
+        return drain.run(until)
 
-    def sweep(self, *, horizon: str = "0s") -> SweepReport:
+    def sweep(self, *, horizon: Span = "0s") -> SweepReport:
         """`drain` as the sweeper function does it: all queues whose `handlers` are functions, on `functions`."""
+        until = self.clock.now() + _span("horizon", horizon)
         served = [queue for queue, settings in self.parts.queues.all().items() if settings.host is Host.SWEEPER]
         sweeper = self.parts.sweeper(Registry(), serves=served, worker="test:1", host=Host.SWEEPER)
         drain = Drain(sweeper, self.parts.store, self.parts.queues, self.clock, served)
-        return drain.run(self.clock.now() + parse_duration(horizon))
+        return drain.run(until)
 
-    def advance(self, span: str) -> None:
+    def advance(self, span: Span) -> None:
         """Let time pass, as in `advance("2h")`. Nothing runs by itself: call `drain`."""
-        self.clock.advance(span)
+        self.clock.advance(_span("span", span))
 
     # -- failures -----------------------------------------------------------------------------------------------------
 
-    def fail_next(self, handler_ref: str, error: BaseException, *, times: int = 1) -> None:
-        """Let the next `times` attempts of a handler end in `error`, without running it.
+    def fail_next(self, handler_ref: str, error: Failure, *, times: int = 1) -> None:
+        """Let the next `times` attempts of a registry's handler end in `error`, without running it.
 
         What is asked for first is met first. The error goes through the handler's and the queue's own rules, so
-        `Abort`, `RetryAfter` and registered classes mean what they mean.
+        `Abort`, `RetryAfter` and registered classes mean what they mean. What is in `functions` has to fail by itself.
         """
         self._failures.add(handler_ref, error, times)
+
+    def check_failures_met(self) -> None:
+        """Raises AssertionError when `fail_next` had no effect: no attempt was run that could have met it.
+
+        The fixture `local_rdq` and `embedded` call it at their end.
+        """
+        self._failures.check_met()
 
     def faults(self) -> "FaultScript":
         """A script of storage faults, for a `with` statement: lost requests and answers, refusals, interleavings.
@@ -225,7 +239,16 @@ def embedded(
 
     with atomic_moto():
         client = boto3.client("dynamodb", region_name=_REGION, aws_access_key_id=_NOBODY, aws_secret_access_key=_NOBODY)
-        yield on_tables(client, queues, registry=registry, events=events)
+        local = on_tables(client, queues, registry=registry, events=events)
+        yield local
+        local.check_failures_met()
+
+
+def _span(name: str, given: Span) -> timedelta:
+    try:
+        return parse_duration(given)
+    except ValueError as problem:
+        raise ValueError(f"{name}: {problem}") from None
 
 
 def _document(queues: Queues) -> Document:

@@ -13,7 +13,7 @@ from typing import Self
 
 from rdq_core.domain.attempt import Attempt, Outcome
 from rdq_core.domain.task import Status, Task
-from rdq_core.domain.units import parse_duration
+from rdq_core.domain.units import format_duration, parse_duration
 
 Expected = type[BaseException] | str | None
 
@@ -28,14 +28,14 @@ class History:
     # -- attempts -----------------------------------------------------------------------------------------------------
 
     def failed(
-        self, error: Expected = None, *, code: str | None = None, times: int = 1, permanent: bool | None = None
+        self, error: Expected = None, *, code: str | None = None, times: int | None = 1, permanent: bool | None = None
     ) -> Self:
-        """The next `times` attempts failed.
+        """The next `times` attempts failed; None: all up to the next that succeeded, one at least.
 
         `error` is the exception's class or the full name of its type, `code` the failure's; `permanent` says whether
         trying again was ruled out. What is None may be anything.
         """
-        for _ in range(times):
+        for _ in range(times or max(self._failures_ahead(), 1)):
             attempt = self._next("failed")
             self._require(attempt.outcome is not Outcome.SUCCESS, "an attempt that failed")
             self._check_error(attempt, error, code)
@@ -53,7 +53,11 @@ class History:
         """The waits between the attempts, from the end of each to the start of the next, are exactly these."""
         attempts = self.task.attempts
         waits = [after.started_at - (before.finished_at or before.started_at) for before, after in pairwise(attempts)]
-        self._require(waits == [parse_duration(span) for span in spans], f"waits of {', '.join(map(str, spans))}")
+        told = ", ".join(map(format_duration, waits)) or "none"
+        expected = [_span(span) for span in spans]
+        self._require(
+            waits == expected, f"waits of {', '.join(map(format_duration, expected)) or 'none'}, not of {told}"
+        )
         return self
 
     # -- ends ---------------------------------------------------------------------------------------------------------
@@ -90,6 +94,11 @@ class History:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
+    def _failures_ahead(self) -> int:
+        ahead = self.task.attempts[self._place :]
+        ended = (place for place, attempt in enumerate(ahead) if attempt.outcome is Outcome.SUCCESS)
+        return next(ended, len(ahead))
+
     def _next(self, what: str) -> Attempt:
         self._require(self._place < len(self.task.attempts), f"one more attempt, which {what}")
         self._place += 1
@@ -110,6 +119,13 @@ class History:
         if not holds:
             place = f"attempt {self._place}: " if self._place else ""
             raise AssertionError(f"{place}expected {wanted}\n{self}")
+
+
+def _span(span: str | timedelta) -> timedelta:
+    try:
+        return parse_duration(span)
+    except ValueError as problem:
+        raise ValueError(f"waited: {problem}") from None
 
 
 def _name(error: type[BaseException]) -> str:

@@ -43,7 +43,9 @@ def local_rdq(rdq_queues: Any, rdq_registry: "Registry | None", rdq_store: str) 
     from rdq_core.testing.embedded import embedded, in_memory
 
     if rdq_store == "memory":
-        yield in_memory(rdq_queues, registry=rdq_registry)
+        local = in_memory(rdq_queues, registry=rdq_registry)
+        yield local
+        local.check_failures_met()
     elif rdq_store == "moto":
         with embedded(rdq_queues, registry=rdq_registry) as local:
             yield local

@@ -1,15 +1,19 @@
 """Handlers that fail when a test wants them to, and else do what they do."""
 
+import difflib
 import threading
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from rdq_core.domain.attempt import Outcome
 from rdq_core.engine.context import TaskContext
 from rdq_core.engine.ports import Handler, HandlerSource
 from rdq_core.engine.reconcile import Repair
+from rdq_core.errors import NotRegistered
+
+Failure: TypeAlias = BaseException | type[BaseException]
 
 
 class Failures:
@@ -17,19 +21,40 @@ class Failures:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._next: dict[str, deque[BaseException]] = defaultdict(deque)
+        self._next: dict[str, deque[Failure]] = defaultdict(deque)
+        self._unmet: set[str] = set()
 
-    def add(self, handler_ref: str, error: BaseException, times: int) -> None:
-        """Let so many more attempts end in it."""
+    def add(self, handler_ref: str, error: Failure, times: int) -> None:
+        """Let so many more attempts end in it. Raises TypeError for what can't be raised, ValueError for the number."""
+        kind: object = error if isinstance(error, type) else type(error)
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise TypeError(f"an attempt ends in an exception, not in a {type(error).__name__}")
         if times < 1:
             raise ValueError(f"times counts from 1, not from {times}")
         with self._lock:
             self._next[handler_ref].extend([error] * times)
+            self._unmet.add(handler_ref)
+
+    def check_known(self, handler_refs: Collection[str]) -> None:
+        """Raises NotRegistered when failures were asked for that none of these handlers can meet."""
+        for ref in sorted(self._unmet - set(handler_refs)):
+            near = difflib.get_close_matches(ref, handler_refs, n=1)
+            raise NotRegistered(
+                f"fail_next({ref!r}): there is no such handler among {', '.join(sorted(handler_refs)) or 'none'}",
+                hint=f"did you mean {near[0]}?" if near else "ask for it after draining other handlers",
+            )
+
+    def check_met(self) -> None:
+        """Raises AssertionError when there is a handler none of whose failures was met."""
+        if self._unmet:
+            asked = " and ".join(f"fail_next({ref!r})" for ref in sorted(self._unmet))
+            raise AssertionError(f"{asked} had no effect: no attempt was run since")
 
     def meet(self, handler_ref: str) -> None:
         """Raise what this attempt is to end in, if anything."""
         with self._lock:
             error = self._next[handler_ref].popleft() if self._next[handler_ref] else None
+            self._unmet.discard(handler_ref)
         if error is not None:
             raise error
 

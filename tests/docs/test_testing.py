@@ -41,11 +41,11 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_every_block_of_the_document_is_a_file() -> None:
-    assert (ROOT / "docs" / "testing.md").read_text().count("```python") == len(FILES) == 7
+    assert (ROOT / "docs" / "testing.md").read_text().count("```python") == len(FILES) == 8
 
 
 def test_the_documents_tests_pass(project: Path) -> None:
-    assert "5 passed" in run(project, "-m", "pytest", "-q", "-W", "error", f"--ignore={CONTRACT}")
+    assert "6 passed" in run(project, "-m", "pytest", "-q", "-W", "error", f"--ignore={CONTRACT}")
 
 
 def test_somebody_elses_store_is_held_against_the_whole_contract(project: Path) -> None:

@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError
 
 from rdq_core import Rdq, Status
 from rdq_core.errors import Unavailable
+from rdq_core.runtime.function_url import ALIAS
 from tests.e2e.stack import EVERY, PATIENCE, Actor, Stack
 from tests.engine.world import until
 
@@ -95,6 +96,16 @@ def test_a_reader_writes_nothing(deployed: Stack, actors: dict[str, Actor]) -> N
     control = {"pk": {"S": "queues"}, "sk": {"S": "billing"}}
     assert refused(dynamodb.put_item, TableName=tables.control, Item=control)
     assert refused(actor.client("lambda").invoke, FunctionName=deployed.outputs["OpsFunctionName"])
+
+
+def test_an_operator_gets_to_the_alias_of_the_url_through_the_url_alone(
+    deployed: Stack, actors: dict[str, Actor]
+) -> None:
+    ops = deployed.outputs["OpsFunctionName"]
+    found = deployed.account.client("lambda").get_function_url_config(FunctionName=ops, Qualifier=ALIAS)
+    assert (found["FunctionUrl"], found["AuthType"]) == (deployed.outputs["OpsFunctionUrl"], "AWS_IAM")
+    invoke = actors["operator"].client("lambda").invoke
+    assert refused(invoke, FunctionName=ops, Qualifier=ALIAS, Payload=json.dumps({"op": "status"}))
 
 
 def test_a_sweeper_reads_no_audit(deployed: Stack, actors: dict[str, Actor]) -> None:

@@ -1,8 +1,6 @@
 """What functions print: events as JSON records, metrics in CloudWatch's embedded format, and nothing private."""
 
 import json
-import logging
-from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any, get_type_hints
@@ -11,24 +9,16 @@ import pytest
 
 from rdq_core.engine.events import Event
 from rdq_core.runtime.hosting import FunctionHost
-from rdq_core.runtime.log import LOGGER, log_error
+from rdq_core.runtime.log import log_error
 from rdq_core.runtime.sweeping import Invocation, SweeperFunction, SweepOrder
 from rdq_core.runtime.telemetry import LogsAndMetrics, MetricsSink, log_as_json
 from tests.engine.world import QUEUE
 from tests.functions.stage import Stage
 from tests.support.functions import failed, refused
 
+pytestmark = pytest.mark.usefixtures("function_logs")
+
 SECRET = "s3cret"
-
-
-@pytest.fixture(autouse=True)
-def logger() -> Iterator[None]:
-    """The `rdq` logger as it was before."""
-    log = logging.getLogger(LOGGER)
-    before = {**vars(log), "handlers": list(log.handlers), "filters": list(log.filters)}
-    yield
-    vars(log).clear()
-    vars(log).update(before)
 
 
 class Told(Stage):

@@ -63,15 +63,19 @@ class Outlets(logging.Handler):
     def __enter__(self) -> Self:
         self._capsys.readouterr()
         for name in ("", LOGGER):
-            self._levels[name] = logging.getLogger(name).level
-            logging.getLogger(name).setLevel(logging.DEBUG)
-        logging.getLogger().addHandler(self)
+            logger = logging.getLogger(name)
+            self._levels[name] = logger.level
+            logger.setLevel(logging.DEBUG)
+            logger.addHandler(self)  # to the second as well: Powertools keeps it from telling the root
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        logging.getLogger().removeHandler(self)
         for name, level in self._levels.items():
+            logging.getLogger(name).removeHandler(self)
             logging.getLogger(name).setLevel(level)
+
+    def addFilter(self, _filter: object) -> None:  # noqa: N802 - logging's own name
+        """Nobody keeps anything from it, as Powertools does with handlers of the root."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Whoever formats a record may use all of it."""

@@ -3,12 +3,13 @@
 import subprocess
 import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rdq_core import Abort, Registry, RetryAfter, TaskContext
-from rdq_core.errors import ConfigInvalid, StoreFailed
+from rdq_core.errors import ConfigInvalid, NotRegistered, StoreFailed
 from rdq_core.testing.embedded import Embedded, in_memory
 
 QUEUES = {"billing": {"retry": {"max_attempts": 5, "initial_backoff": "1h", "max_backoff": "7d"}, "index_shards": 2}}
@@ -50,6 +51,86 @@ def test_a_handler_runs_under_its_real_retry_policy(local_rdq: Embedded) -> None
     assert local_rdq.drain(horizon="30d").total.claimed == 4
     history = local_rdq.history(task_id).waited("1h", "2h", "4h").failed(ConnectionError, times=3)
     assert history.succeeded().result == b"order at attempt 4"
+
+
+def test_failures_of_a_handler_that_is_not_there_are_refused_by_the_names_of_those_that_are(
+    rdq_registry: Registry,
+) -> None:
+    local = in_memory(QUEUES, registry=rdq_registry)
+    local.fail_next("chrage", ConnectionError("gone"))
+    with pytest.raises(NotRegistered, match=r"fail_next\('chrage'\).* charge, mail") as refused:
+        local.drain()
+    assert refused.value.hint == "did you mean charge?"
+
+
+def test_failures_that_nothing_could_meet_fail_the_test_at_its_end(local_rdq: Embedded) -> None:
+    local_rdq.fail_next("charge", ConnectionError("gone"), times=2)
+    with pytest.raises(AssertionError, match=r"fail_next\('charge'\) had no effect"):
+        local_rdq.check_failures_met()
+    submitted(local_rdq)
+    local_rdq.drain()
+    local_rdq.check_failures_met()
+
+
+FORGETFUL = """
+def test_it(local_rdq):
+    local_rdq.fail_next("charge", ConnectionError)
+"""
+
+
+@pytest.mark.parametrize("store", ["memory", "moto"])
+def test_a_test_that_forgets_to_drain_is_told(tmp_path: Path, store: str) -> None:
+    (tmp_path / "conftest.py").write_text(f"import pytest\n\n@pytest.fixture\ndef rdq_store():\n    return {store!r}\n")
+    (tmp_path / "test_forgetful.py").write_text(FORGETFUL)
+    command = [sys.executable, "-m", "pytest", "-q", str(tmp_path)]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False).stdout
+    assert "1 passed, 1 error" in told
+    assert "AssertionError: fail_next('charge') had no effect: no attempt was run since" in told
+
+
+def test_a_failure_may_be_a_class_and_must_be_an_exception(local_rdq: Embedded) -> None:
+    task_id = submitted(local_rdq)
+    local_rdq.fail_next("charge", ConnectionError)
+    local_rdq.drain()
+    local_rdq.history(task_id).failed(ConnectionError).pending()
+    with pytest.raises(TypeError, match="ends in an exception, not in a str"):
+        local_rdq.fail_next("charge", "gone")  # type: ignore[arg-type]
+
+
+def test_spans_without_a_unit_are_refused_by_their_name(local_rdq: Embedded) -> None:
+    for name, call in (
+        ("horizon", lambda: local_rdq.drain(horizon=60)),  # type: ignore[arg-type]
+        ("horizon", lambda: local_rdq.sweep(horizon="60")),
+        ("span", lambda: local_rdq.advance(60)),  # type: ignore[arg-type]
+        ("waited", lambda: local_rdq.history(submitted(local_rdq)).waited(60)),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ValueError, match=rf"^{name}: must be a duration with its unit"):
+            call()
+
+
+def test_three_days_of_failures_need_not_be_counted(local_rdq: Embedded) -> None:
+    local_rdq.configure("billing", {"retry": {"max_attempts": 50, "initial_backoff": "1h", "max_backoff": "6h"}})
+    task_id = submitted(local_rdq)
+    local_rdq.fail_next("charge", ConnectionError("gone"), times=14)
+    local_rdq.drain(horizon=timedelta(days=4))
+    task = local_rdq.history(task_id).failed(ConnectionError, times=None).succeeded()
+    assert task.completed_at is not None
+    assert task.completed_at - task.created_at >= timedelta(days=3)
+
+
+def test_any_number_of_failures_is_one_at_least(local_rdq: Embedded) -> None:
+    task_id = submitted(local_rdq)
+    local_rdq.drain()
+    with pytest.raises(AssertionError, match="expected an attempt that failed"):
+        local_rdq.history(task_id).failed(times=None)
+
+
+def test_waits_that_are_others_are_told_beside_those_expected(local_rdq: Embedded) -> None:
+    task_id = submitted(local_rdq)
+    local_rdq.fail_next("charge", ConnectionError("gone"), times=2)
+    local_rdq.drain(horizon="1d")
+    with pytest.raises(AssertionError, match="expected waits of 1h, 3h, not of 1h, 2h"):
+        local_rdq.history(task_id).waited("1h", timedelta(hours=3))
 
 
 def test_failures_go_through_the_rules_of_signals_and_are_met_in_their_order(local_rdq: Embedded) -> None:
