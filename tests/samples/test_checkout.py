@@ -10,6 +10,7 @@ from rdq_core import Outcome, Status
 from rdq_core.testing.embedded import Embedded, embedded
 from samples.checkout.checkout import Checkout
 from samples.checkout.orders import Orders
+from samples.checkout.outbox import OutboxOrders
 
 HERE = Path(__file__).parents[2] / "samples" / "checkout"
 
@@ -118,3 +119,53 @@ def test_any_other_error_is_raised(local: Embedded, orders: Orders) -> None:
     with pytest.raises(local.client.exceptions.ClientError):
         orders.place(ORDER)
     assert local.parts.store.counts("payments.charge").pending == 0
+
+
+# -- an order first, and its charge afterwards ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def outbox_orders(local: Embedded, checkout: Checkout) -> OutboxOrders:
+    table = f"{local.tables.tasks}-outbox"
+    keys = {"outbox": "HASH", "placed_at": "RANGE"}
+    local.client.create_table(
+        TableName=table,
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("id", *keys)],
+        GlobalSecondaryIndexes=[
+            {
+                "IndexName": "outbox",
+                "KeySchema": [{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
+                "Projection": {"ProjectionType": "ALL"},
+            }
+        ],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    orders = OutboxOrders(local.rdq, local.client, table, local.clock.now)
+    orders.repaired_by(checkout.registry)
+    return orders
+
+
+def mark_of(orders: OutboxOrders, order: str = "order-7") -> str:
+    mark: str = orders.client.get_item(TableName=orders.table, Key={"id": {"S": order}})["Item"]["outbox"]["S"]
+    return mark
+
+
+def test_an_order_is_written_and_then_charged(
+    local: Embedded, bank: FakeBank, checkout: Checkout, outbox_orders: OutboxOrders
+) -> None:
+    task_id = outbox_orders.place(ORDER)
+    assert mark_of(outbox_orders) == "submitted"
+    local.drain(checkout.registry)
+    assert (local.rdq.get(task_id).status, list(bank.payments)) == (Status.SUCCEEDED, ["order-7"])
+
+
+def test_an_order_whose_charge_was_lost_on_the_way_is_charged_by_a_worker(
+    local: Embedded, bank: FakeBank, checkout: Checkout, outbox_orders: OutboxOrders
+) -> None:
+    outbox_orders.write(ORDER)  # and the process ends
+    local.drain(checkout.registry)
+    assert (mark_of(outbox_orders), bank.payments) == ("pending", {})  # it might just be under way
+    local.clock.advance("2m")
+    local.drain(checkout.registry)
+    assert (mark_of(outbox_orders), list(bank.payments)) == ("submitted", ["order-7"])

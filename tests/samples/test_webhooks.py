@@ -3,20 +3,28 @@
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Final
+
+import pytest
+
+from rdq_core.cli.failures import INTERRUPTED
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RDQ: Final = str(Path(sys.executable).with_name("rdq"))
 DELIVERIES: Final = ROOT / "samples" / "webhooks" / "deliveries.jsonl"
 
 
+def without_aws() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "RDQ_"))}
+
+
 def demo(*arguments: str) -> str:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "RDQ_"))}
     done = subprocess.run(
-        [RDQ, "demo", *arguments], capture_output=True, cwd=ROOT, env=environment, timeout=90, check=False, text=True
+        [RDQ, "demo", *arguments], capture_output=True, cwd=ROOT, env=without_aws(), timeout=90, check=False, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
@@ -46,6 +54,21 @@ def test_one_screen_tells_the_whole_story() -> None:
     ):
         assert word in screen
     assert "next: " in screen
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_demo_that_is_stopped_leaves_no_worker_behind(number: signal.Signals) -> None:
+    with subprocess.Popen(
+        [RDQ, "demo"], stdout=subprocess.PIPE, cwd=ROOT, env=without_aws(), text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        for _ in range(2):  # the title and the states: the workers have been started
+            process.stdout.readline()
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert process.returncode == INTERRUPTED
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
 
 
 def changed(seed: int) -> tuple[bytes, dict[str, int]]:

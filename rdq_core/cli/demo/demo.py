@@ -1,6 +1,7 @@
 """The command: find the sample, play the story, say how it ended."""
 
 import shlex
+import signal
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -45,6 +46,8 @@ def demo(
     chosen = folder / "deliveries.jsonl" if deliveries is None else Path(deliveries)
     if not chosen.is_file():
         raise InputInvalid("deliveries", f"{chosen} is no file")
+    # As Ctrl-C does, so that a demo that is ended from outside ends its workers as well.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ExitStack() as running:
         with telling(people=screen.is_for_people) as teller:
             teller.say(_TITLE)
