@@ -2,8 +2,9 @@
 
 Event: batches of an SQS queue or an SQS dead-letter queue (with `ReportBatchItemFailures`), a Lambda function's
 on-failure destination, an event that an EventBridge rule matched, or `{"submit": {...}}` from EventBridge Scheduler or
-any caller, with the fields of a task object. Answer: `{"batchItemFailures": [...]}` for a batch, else `{"id", "queue",
-"created"}`. A single event that is refused raises, so that its sender's retries and destinations apply.
+any caller, with the fields of a task object. Scheduler may send an event twice: `"key": "<aws.scheduler.execution-id>"`
+in its input makes that one task. Answer: `{"batchItemFailures": [...]}` for a batch, else `{"id", "queue", "created"}`.
+A single event that is refused raises, so that its sender's retries and destinations apply.
 
 Environment: RDQ_TASKS_TABLE, RDQ_DLQ_TABLE, RDQ_CONTROL_TABLE, RDQ_AUDIT_TABLE; RDQ_INTAKE_ROUTES, JSON from sources'
 ARNs, or `*`, to `{"queue": ..., "handler_ref": ...}`; RDQ_BODY_BUCKET where payloads may be large.
@@ -22,7 +23,7 @@ _host = host_from_env("rdq-intake")
 _intake = IntakeFunction(_host)
 
 
-def handler(event: Any, _context: Any) -> dict[str, Any]:
+def handler(event: Any, context: Any) -> dict[str, Any]:
     """Store what the event brings."""
     with _host.invocation():
-        return _intake.take(event)
+        return _intake.take(event, context.aws_request_id)

@@ -159,7 +159,7 @@ class _Entry:
         )
 
     def _leave_nothing_behind(self, gone: threading.Event) -> None:
-        if not gone.wait(_FAREWELL):
+        if not self._parts.busy.wait(gone, _FAREWELL):
             self._end_process(1)
 
 

@@ -11,11 +11,11 @@ those behind it in its group of a FIFO queue.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any, Final
 
-from rdq_core.domain import limits
+from rdq_core.domain import ids, limits
 from rdq_core.engine.ports import Submission
 from rdq_core.engine.submit import Draft
 from rdq_core.errors import ConfigInvalid, InputInvalid, RdqError
@@ -53,13 +53,19 @@ class IntakeFunction:
         self._parts = host.parts
         self._routes = _routes(host.environ.get(ROUTES) or "{}")
 
-    def take(self, event: Any) -> dict[str, Any]:
+    def take(self, event: Any, request_id: str | None = None) -> dict[str, Any]:
         """The partial batch answer of an SQS batch, else the receipt. Raises for a single event that is refused, so
         that whoever sent it keeps it; a batch's refusals are told, and stay in SQS.
+
+        `request_id` is the invocation's, which Lambda keeps when it tries again: a submit without an id and a key is
+        one task then too.
         """
         if isinstance(event, Mapping) and isinstance(event.get("Records"), list):
             return self._take_batch(event["Records"])
-        submission = self._parts.submitter().submit(self._draft_of(event))
+        draft = self._draft_of(event)
+        if draft.id is None and draft.key is None and request_id is not None:
+            draft = replace(draft, id=ids.derive_id(draft.queue, f"rdq.invocation {request_id}"))
+        submission = self._parts.submitter().submit(draft)
         return {"id": submission.task.id, "queue": submission.task.queue, "created": submission.created}
 
     def _take_batch(self, records: list[Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def test_sweepers_on_several_threads_get_no_more_than_the_burst(engine_with_tabl
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join()
     assert sum(granted) == 10
 
 

@@ -197,6 +197,14 @@ class TestSubmits:
         assert (first["created"], second["created"], first["id"]) == (True, False, second["id"])
         assert stage.world.task(first["id"]).payload == b'{"order":17}'
 
+    def test_a_submit_without_a_key_is_one_task_however_often_lambda_tries_its_invocation(self) -> None:
+        stage, told = Intake(), {"submit": {"queue": QUEUE, "handler_ref": "charge", "payload_text": "x"}}
+        intake = IntakeFunction(stage.host)
+        first, again, other = (intake.take(told, request_id) for request_id in ("r-1", "r-1", "r-2"))
+        assert (first["created"], again["created"], again["id"]) == (True, False, first["id"])
+        assert (other["created"], stage.waiting) == (True, 2)
+        assert stage.world.task(first["id"]).headers == {}
+
     def test_a_plain_submit_may_have_every_field_of_a_task_object(self) -> None:
         stage = Intake()
         told = {"queue": QUEUE, "handler_ref": "charge", "payload_text": "x", "delay": "1h", "concurrency_key": "ann"}

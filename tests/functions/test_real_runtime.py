@@ -73,10 +73,13 @@ def test_a_function_that_exits_has_crashed(tmp_path: Path) -> None:
 
 STUCK = """
 import threading
+from dataclasses import replace
 from rdq_core import Rdq, lambda_handler
+from rdq_core.runtime.system import SystemSleeper
 from rdq_core.testing.embedded import in_memory
 
-handler = lambda_handler(in_memory({}).rdq, "charge", lambda order: threading.Event().wait())
+rdq = Rdq(parts=replace(in_memory({}).parts, busy=SystemSleeper()))
+handler = lambda_handler(rdq, "charge", lambda order: threading.Event().wait())
 """
 
 

@@ -326,7 +326,7 @@ def test_the_same_event_at_once_and_again_has_one_effect_a_lease() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join()
     stage.sweep(SCHEDULE, seconds=120)
     # An idle sweep lets time pass at once, so a thread that is slow for real may lose its lease: that is one more.
     assert len(set(effects)) == len(effects)

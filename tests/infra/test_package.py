@@ -77,6 +77,13 @@ def imported(code: Path, names: list[str], cwd: Path) -> tuple[dict[str, bool], 
 
 
 @pytest.mark.parametrize("arch", PLATFORMS)
+def test_a_zip_is_small_also_with_boto3_pinned_in(arch: str, tmp_path: Path) -> None:
+    package = build(arch, tmp_path, boto3="pinned")
+    assert package.stat().st_size < MOST_BYTES
+    assert {"boto3", "botocore", "urllib3"} <= names_in(package)
+
+
+@pytest.mark.parametrize("arch", PLATFORMS)
 def test_a_zip_is_small_and_leaves_boto3_to_the_runtime(arch: str, tmp_path: Path) -> None:
     package = build(arch, tmp_path)
     assert package.stat().st_size < MOST_BYTES
