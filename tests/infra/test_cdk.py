@@ -7,8 +7,10 @@ from typing import Any, Final
 
 import pytest
 
+from rdq_core.stores.dynamodb.schema import Tables
 from tests.infra import test_tables
 from tests.infra.access import Use, policy_grants
+from tests.infra.synthesis import run_app
 from tests.infra.templates import Template, of_type, sam, translated
 from tests.support.ministack import ROOT
 
@@ -133,6 +135,34 @@ def test_nothing_is_found_but_what_has_a_reason(synthesised: Path) -> None:
         if found["severity"] != "warning"
     ]
     assert errors == []
+
+
+ASKED_TWICE: Final = """
+import json
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from rdq_cdk import Options, Rdq
+
+stack = cdk.Stack(cdk.App(analytics_reporting=False), "acme")
+role = iam.Role(stack, "Role", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
+rdq = Rdq(stack, "Rdq", Options(package=__file__, body_bucket=HAS_BUCKET))
+for _ in range(2):
+    rdq.grant_submit(role)
+    rdq.alarm_topic.topic_arn, rdq.ops_function.function_arn
+print(json.dumps([stack.resolve(rdq.environment), stack.resolve(role.node.default_child.managed_policy_arns)]))
+"""
+
+
+@pytest.mark.parametrize("has_bucket", [True, False])
+def test_a_program_gets_the_names_that_it_needs_however_often_it_asks(tmp_path: Path, has_bucket: bool) -> None:
+    script = tmp_path / "app.py"
+    script.write_text(ASKED_TWICE.replace("HAS_BUCKET", str(has_bucket)))
+    environment, policies = json.loads(run_app(script, PYTHONPATH=str(APP)))
+    bucket = {"RDQ_BODY_BUCKET": {"Ref": "BodyBucket"}} if has_bucket else {}
+    tables = {name: f"{name.split('_')[1].capitalize()}Table" for name in Tables("t-1", "d-1", "c-1", "a-1").as_env()}
+    assert environment == {name: {"Ref": table} for name, table in tables.items()} | bucket
+    assert policies == [{"Ref": "SubmitterPolicy"}]
 
 
 def charge(template: Template) -> str:

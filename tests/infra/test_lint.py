@@ -2,8 +2,16 @@
 
 import json
 from pathlib import Path
+from typing import Final
 
 from tests.infra.templates import SAM, run_infra, translated
+
+_MOST_BYTES: Final = 51_200
+"""What CloudFormation takes in the call itself, as `aws cloudformation deploy` sends it."""
+
+
+def test_the_source_fits_into_one_call() -> None:
+    assert SAM.stat().st_size <= _MOST_BYTES
 
 
 def test_the_source_is_clean() -> None:

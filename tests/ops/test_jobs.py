@@ -8,14 +8,12 @@ import pytest
 
 from rdq_core.domain.job import JobState
 from rdq_core.domain.lifecycle import Edit
-from rdq_core.domain.task import Status
 from rdq_core.engine.ports import Phase
-from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import InputInvalid, QueueNotFound, TaskConflict, TaskNotFound
 from rdq_core.ops.orders import Canary, Operation, Order
 from rdq_core.ops.selection import Filters, Selection
 from tests.engine.world import QUEUE, World
-from tests.ops.crew import ALL, ANN, Crew, an_order, by_type
+from tests.ops.crew import ANN, Crew, an_order, by_type
 
 NOBODY = "01J00000000000000000000000"
 
@@ -416,46 +414,3 @@ def test_who_cancels_a_job_is_on_record_too(crew: Crew) -> None:
     assert ("job.cancel", Phase.INTENT, "a mistake") in told
     assert ("job.cancel", Phase.DONE, "a mistake") in told
     assert ("dlq.redrive", Phase.DONE, None) in told
-
-
-# -- sweeps -------------------------------------------------------------------------------------------------------
-
-
-def test_a_sweep_takes_open_jobs_on_and_stays_for_their_next_pages(crew: Crew) -> None:
-    ids = crew.bury(7)
-    crew.world.handler(lambda _order: None, ref="charge-card")
-    job = crew.start()
-
-    crew.world.sweep(SweepLimits(horizon=timedelta(seconds=5)))
-
-    assert crew.jobs().get(job.id).state is JobState.DONE
-    tasks = [crew.store.get(task_id) for task_id in ids]
-    assert [task.status for task in tasks if task] == [Status.SUCCEEDED] * 7
-
-
-def test_a_host_that_has_found_no_job_looks_again_after_a_while(crew: Crew) -> None:
-    chores = crew.chores()
-    assert chores.step(until=crew.clock.now() + timedelta(seconds=1)) is None
-    crew.bury(2)
-    job = crew.jobs().start(QUEUE, Order(operation=Operation.REDRIVE, selection=ALL), crew.parts.auditor(ANN))
-    crew.clock.advance("1s")
-    assert chores.step(until=crew.clock.now() + timedelta(seconds=1)) is None
-    assert crew.jobs().get(job.id).state is JobState.OPEN
-
-    crew.clock.advance("15s")
-    chores.step(until=crew.clock.now() + timedelta(seconds=1))
-
-    assert crew.jobs().get(job.id).state is JobState.DONE
-
-
-def test_a_job_that_cannot_be_understood_stops_no_other(crew: Crew) -> None:
-    ids = crew.bury(2)
-    odd = crew.start().changed(order={"select": "?"})
-    crew.parts.jobs.replace(crew.jobs().get(odd.id), odd)
-    good = crew.start()
-
-    crew.chores().step(until=crew.clock.now() + timedelta(seconds=1))
-
-    assert crew.jobs().get(good.id).state is JobState.DONE
-    assert crew.waiting(ids) == ids
-    assert [where for where, _ in crew.world.told.errors] == [f"job {odd.id}"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from constructs import Construct
 from rdq_cdk.template import translated, written
 
 _HANDLERS: Final = "Handlers"
+_TABLES: Final = ("tasks", "dlq", "control", "audit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ class Rdq(Construct):
             "CodeKey": code.s3_object_key,
         }
         self.template = include.CfnInclude(self, "Template", template_file=written(template), parameters=parameters)
+        self._has_bucket = options.body_bucket
         self._handlers_at = _place_of_handlers(template)
         self._queues: dict[str, Any] = {}
         self._handler_arns: list[str] = []
@@ -134,23 +137,26 @@ class Rdq(Construct):
         self._attach("ReaderPolicy", role)
 
     def _attach(self, policy: str, role: iam.IRole) -> None:
-        arn = self.template.get_resource(policy).ref
-        role.add_managed_policy(iam.ManagedPolicy.from_managed_policy_arn(self, f"{policy}For{role.node.addr}", arn))
+        name, arn = f"{policy}For{role.node.addr}", self.template.get_resource(policy).ref
+        if self.node.try_find_child(name) is None:
+            role.add_managed_policy(iam.ManagedPolicy.from_managed_policy_arn(self, name, arn))
 
     # -- what others need ---------------------------------------------------------------------------------------------
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that a program needs to find the tables, for its Lambda function or container."""
-        tables = {name: f"{name.capitalize()}Table" for name in ("tasks", "dlq", "control", "audit")}
-        return {f"RDQ_{name.upper()}_TABLE": self.template.get_resource(table).ref for name, table in tables.items()}
+        """The variables that a program needs to find tables and bucket, for its Lambda function or container."""
+        names = {f"RDQ_{name.upper()}_TABLE": f"{name.capitalize()}Table" for name in _TABLES}
+        if self._has_bucket:
+            names["RDQ_BODY_BUCKET"] = "BodyBucket"
+        return {variable: self.template.get_resource(resource).ref for variable, resource in names.items()}
 
-    @property
+    @cached_property
     def alarm_topic(self) -> sns.ITopic:
         """Where alarms go."""
         return sns.Topic.from_topic_arn(self, "AlarmTopic", self.template.get_resource("AlarmTopic").ref)
 
-    @property
+    @cached_property
     def ops_function(self) -> lambda_.IFunction:
         """What answers operator requests."""
         arn = self.template.get_resource("OpsFunction").get_att("Arn").to_string()
