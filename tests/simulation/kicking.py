@@ -151,7 +151,7 @@ def _give(world: "World", process: Process, function: KickFunction, starter: "_S
 def _is_done(world: "World", process: Process, function: KickFunction, batch: Sequence[Told]) -> bool:
     """Whether nobody has to be told of these records any more."""
     try:
-        function.kick([told.record for told in batch])
+        function.kick({"Records": [told.record for told in batch]})
     except (StoreFailed, ClientError, ReadTimeoutError) as failed:
         world.timeline.note(process.name, f"a batch fails: {type(failed).__name__}")
         if min(told.at for told in batch) + _GIVEN_UP_AFTER > world.scheduler.now:

@@ -12,7 +12,6 @@ from rdq_core.engine.feed import Feed
 from rdq_core.engine.ports import Phase
 from rdq_core.engine.resolve import Resolver
 from rdq_core.engine.sweep import _Sweep
-from rdq_core.engine.vigil import Vigil
 from rdq_core.errors import StoreFailed, TaskConflict, TaskNotFound
 from rdq_core.ops.advancing import Advancer
 from rdq_core.runtime import kicking
@@ -153,8 +152,9 @@ def _one_more(real: Any, self: Any, task: Any, claim: Any, settings: Any, *rest:
     return real(self, task, claim, replace(settings, retry=retry), *rest)
 
 
-def _spends_on_release(real: Any, claim: Any, verb: Any, failure: Any, due_at: Any) -> Any:
-    return {**real(claim, verb, failure, due_at), Attr.ATTEMPT_COUNT: number(claim.task.attempt_count + 1)}
+def _spends_on_release(real: Any, self: Any, settled: Any, sets: Any, removes: Any, claim: Any) -> Any:
+    spent = {Attr.ATTEMPT_COUNT: number(claim.task.attempt_count + 1)} if settled.verb == "release" else {}
+    return real(self, settled, {**sets, **spent}, removes, claim)
 
 
 def _submits_anew(real: Any, access: Any, new: Any, refused: Any) -> Any:
@@ -265,7 +265,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "a worker trusts its machine's clock": _wrapped(StorageClock, "now", _trusts_the_machine),
     "a sweep looks into one shard only": _wrapped(Feed, "_begin_look", _looks_into_one_shard),
     "a budget has one attempt too many": _wrapped(Resolver, "resolve", _one_more),
-    "a release spends budget": _everywhere("_waiting", _spends_on_release, settling),
+    "a release spends budget": _wrapped(Settling, "_settle", _spends_on_release),
     "a submit that lost writes all the same": _wrapped(submitting, "_already_there", _submits_anew),
     "a record forgets whose claim it was": _wrapped(Resolver, "_attempt", _forgets_what_failed),
     # Who is forgotten, who cleans up, and who did what.
@@ -288,7 +288,6 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "a job that has ended is begun again by a late request": _wrapped(DynamoJobs, "create", _begins_by_a_put),
     # Who wakes whom.
     "a sweep clears awake_until after looking": _wrapped(_Sweep, "__init__", _never_lingers),
-    "a sweep returns and leaves its word behind": _wrapped(Vigil, "_fall_asleep", _is_forgotten),
     "a refused start leaves its booking behind": _wrapped(KickFunction, "_take_back", _is_forgotten),
     "a booking stands for longer than a sweep looks": _wrapped(DynamoWakefulness, "book", _books_a_minute),
     "a kick leaves work of the next seconds to the schedule": _replaced(kicking, "SOON", timedelta(0)),

@@ -9,6 +9,7 @@ from tests.simulation.verdict import Broken
 from tests.simulation.world import World
 
 _MOST_RUNS: Final = 200
+_SLIPS: Final = ("AttributeError", "TypeError", "NameError", "KeyError", "IndexError", "ValueError")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,11 @@ class Failure:
     promise: str
     about: str
     world: World
+
+    @property
+    def is_a_slip(self) -> bool:
+        """Whether it only says that a line of code can't be run: of a planted mistake that says nothing."""
+        return self.promise.startswith("nothing raises ") and self.promise.endswith(_SLIPS)
 
     def __str__(self) -> str:
         named = next((task_id for task_id in self.world.ids if task_id in self.about or task_id[-6:] in self.about), "")

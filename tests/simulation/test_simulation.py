@@ -18,13 +18,16 @@ SEEDS = 150
 AT_ONCE = 50
 MOST = 1000
 SEEN_BY = {
-    "a redrive undoes a death that nobody has seen": [132],
-    "a record is put over a published one": [185],
+    "a redrive undoes a death that nobody has seen": [54],
+    "a record is put over a published one": [466],
     "a reclaim takes a live lease": [137],
-    "a leaked slot is taken twice": [271],
-    "a winner takes himself for a loser": [125],
+    "a leaked slot is taken twice": [94],
     "a record in doubt is deleted": [908],
-    "a write is denied when what follows it fails": [202],
+    "a write is denied when what follows it fails": [368],
+    "who takes a page over believes that it is done": [254],
+    "a job goes on from where it has not been": [246],
+    "a sweep clears awake_until after looking": [301],
+    "a booking stands for longer than a sweep looks": [397],
 }
 """Seeds that have seen what most don't, tried first to save minutes. When they do no longer, the others are tried."""
 
@@ -55,13 +58,16 @@ def test_seeds_meet_every_kind_of_trouble() -> None:
         assert f"{trouble}: " in told
     for happening in ("everybody stands still", "its clock is set", "time to live removed", "by redrive", "by purge"):
         assert happening in told
+    for happening in ("put control jobs#done", "a batch fails", "a sweep ends before its end"):
+        assert happening in told
 
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_planted_mistake_is_seen(name: str) -> None:
     seeds = itertools.chain(SEEN_BY.get(name, ()), range(1, MOST + 1))
     with MISTAKES[name]():
-        assert any(failure_of(plan_of(str(seed))) for seed in seeds)
+        failures = (failure_of(plan_of(str(seed))) for seed in seeds)
+        assert any(failure is not None and not failure.is_a_slip for failure in failures)
 
 
 def test_a_seed_means_the_same_in_every_process() -> None:
