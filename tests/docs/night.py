@@ -105,6 +105,7 @@ class Night:
         """What a command prints, errors included."""
         program, *arguments = shlex.split(line)
         assert program == "rdq"
+        self.clock.advance("5s")  # to read the screen before, and to type
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             run([*arguments, "--utc"])
