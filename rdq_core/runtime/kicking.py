@@ -7,6 +7,7 @@ The invariant: each row was committed before an awake sweep's last look, or a sw
 whose start is refused is taken back, and the batch fails, to be delivered again.
 """
 
+import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -49,8 +50,9 @@ class KickFunction:
         booked: list[str] = []
         try:
             for queue in queues:
-                if self._books(queue):
-                    booked.append(queue)  # noqa: PERF401 - what was booked before an error has to be known
+                booked.append(queue)  # what may be booked when an error comes has to be known
+                if not self._books(queue):
+                    booked.pop()
             if booked:
                 self._host.start(self._sweeper, {"queues": booked})
         except BaseException:
@@ -83,11 +85,18 @@ class KickFunction:
         return self._parts.wakefulness.book(queue, now=now, until=now + AWAKE_FOR)
 
     def _take_back(self, booked: Iterable[str]) -> None:
-        for queue in booked:
-            try:
-                self._parts.wakefulness.fall_asleep(queue)
-            except StoreFailed as failed:  # it ends by itself in two seconds, before the batch is given up
-                self._parts.on_error(failed, where=f"taking back the start of a sweep of queue {queue}")
+        """Clear the bookings, or wait until they have ended: the next delivery would take them for a sweep's word."""
+        standing = [queue for queue in booked if not self._is_taken_back(queue)]
+        if standing:
+            self._parts.idle.wait(threading.Event(), AWAKE_FOR / timedelta(seconds=1))
+
+    def _is_taken_back(self, queue: str) -> bool:
+        try:
+            self._parts.wakefulness.fall_asleep(queue)
+        except StoreFailed as failed:
+            self._parts.on_error(failed, where=f"taking back the start of a sweep of queue {queue}")
+            return False
+        return True
 
 
 def _records(event: object) -> list[Mapping[str, Any]]:

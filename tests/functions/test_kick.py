@@ -14,9 +14,10 @@ from rdq_core.domain.times import to_millis
 from rdq_core.engine.events import EventName
 from rdq_core.engine.ports import Candidate, Page
 from rdq_core.engine.sweep import SweepLimits
-from rdq_core.errors import ConfigInvalid, InputInvalid
+from rdq_core.errors import ConfigInvalid, InputInvalid, StoreFailed
 from rdq_core.runtime.kicking import KickFunction
 from rdq_core.stores.memory import MemoryStore
+from rdq_core.stores.memory_awake import MemoryWakefulness
 from tests.engine.world import QUEUE
 from tests.functions.stage import ARN, Stage
 from tests.support.events import event
@@ -133,6 +134,39 @@ def test_a_start_that_is_refused_is_taken_back_and_fails_the_batch() -> None:
     with pytest.raises(type(stage.started.error)):
         stage.kick(stage.new())
     stage.started.error = None
+    assert stage.kick(stage.new()) == [QUEUE]
+
+
+class LosesAnswers(MemoryWakefulness):
+    """Books, and can't say so; `taking_back` fails as well, or doesn't."""
+
+    def __init__(self, *, taking_back: bool) -> None:
+        super().__init__()
+        self.fails = True
+        self._taking_back = taking_back
+
+    def book(self, queue: str, *, now: datetime, until: datetime) -> bool:
+        is_booked = super().book(queue, now=now, until=until)
+        self._fail(may_have_happened=True)
+        return is_booked
+
+    def fall_asleep(self, queue: str) -> None:
+        if self._taking_back:
+            self._fail(may_have_happened=False)
+        super().fall_asleep(queue)
+
+    def _fail(self, *, may_have_happened: bool) -> None:
+        if self.fails:
+            raise StoreFailed("nobody has answered", may_have_happened=may_have_happened)
+
+
+@pytest.mark.parametrize("taking_back", [False, True])
+def test_a_batch_that_fails_leaves_no_booking_to_its_next_delivery(taking_back: bool) -> None:
+    wakefulness, stage = LosesAnswers(taking_back=taking_back), Kicked()
+    stage.host = replace(stage.host, parts=replace(stage.host.parts, wakefulness=wakefulness))
+    with pytest.raises(StoreFailed):
+        stage.kick(stage.new())
+    wakefulness.fails = False
     assert stage.kick(stage.new()) == [QUEUE]
 
 

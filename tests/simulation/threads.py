@@ -12,10 +12,11 @@ from unittest.mock import patch
 
 from rdq_core.engine import context, execution, lane, run, stopping, sweep, vigil
 from rdq_core.ops import advancing
+from rdq_core.runtime import kicking
 from rdq_core.stores.dynamodb import clock, transact
 from tests.simulation.scheduler import FOREVER, SECOND, Scheduler, Strand
 
-MODULES: Final = (clock, context, execution, lane, run, stopping, sweep, transact, vigil)
+MODULES: Final = (clock, context, execution, kicking, lane, run, stopping, sweep, transact, vigil)
 """Where threads are started, or wait, or hold a lock while they ask storage."""
 
 
