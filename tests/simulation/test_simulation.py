@@ -26,6 +26,10 @@ SEEN_BY = {
     "a write is denied when what follows it fails": [368],
     "who takes a page over believes that it is done": [254],
     "a job goes on from where it has not been": [246],
+    "a release spends budget": [46],
+    "a job that has ended is begun again by a late request": [77],
+    "a refused start leaves its booking behind": [52],
+    "a kick leaves work of the next seconds to the schedule": [39],
     "a sweep clears awake_until after looking": [301],
     "a booking stands for longer than a sweep looks": [397],
 }
