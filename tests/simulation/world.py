@@ -349,6 +349,7 @@ class World:
             processes=self._employed,
             jobs=self.history.errands.ended,
             kicked=self.wakeups.started,
+            excused=self.wakeups.excuses,
         )
 
     def rows(self) -> list[Row]:
