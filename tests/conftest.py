@@ -17,7 +17,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("rdq")
 
 pytest.register_assert_rewrite("tests.contract")  # its modules are no test files by name
-pytest_plugins = ["tests.support.engines", "tests.support.stores", "tests.infra.synthesis"]
+pytest_plugins = ["tests.support.engines", "tests.support.stores", "tests.support.logs", "tests.infra.synthesis"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

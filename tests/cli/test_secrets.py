@@ -183,7 +183,7 @@ def test_whoever_asks_for_the_payload_gets_it(typed: Typed) -> None:
 
 def ended(process: "subprocess.Popen[str]") -> str:
     """All that it has printed, once it has ended rightly."""
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     return out + err
 

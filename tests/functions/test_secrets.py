@@ -19,6 +19,7 @@ from rdq_core.errors import RdqError
 from rdq_core.handlers.aws_lambda import LambdaInvoker
 from rdq_core.ops.requests import OPERATIONS
 from rdq_core.runtime import cloudformation, hosting
+from rdq_core.runtime.intake import IntakeFunction
 from rdq_core.runtime.wiring import connect
 from rdq_core.stores.dynamodb.schema import Tables, create_tables
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
@@ -262,7 +263,7 @@ def test_no_function_tells_what_is_private(account: Account) -> None:
 
 def test_a_function_that_told_would_be_found_out(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     deploy(account)
-    monkeypatch.setattr("rdq_core.runtime.intake.IntakeFunction.take", lambda _, told: sys.stdout.write(f"{told}\n"))
+    monkeypatch.setattr(IntakeFunction, "take", lambda _, told, *_facts: sys.stdout.write(f"{told}\n"))
     account.call("intake.handler", {"submit": a_task("pays", "pays")})
     assert account.outlets.leaks() == {("stdout", secret) for secret in (PAYLOAD, HEADER, REFERENCE)}
 

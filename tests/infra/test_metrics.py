@@ -14,7 +14,6 @@ from rdq_core.runtime.telemetry import NAMESPACE
 from rdq_core.stores.dynamodb.clock import StorageClock
 from rdq_core.stores.dynamodb.schema import Tables
 from tests.engine.world import QUEUE
-from tests.functions.conftest import function_logs as function_logs  # noqa: PLC0414 - a fixture
 from tests.functions.test_telemetry import Told, lines
 from tests.infra.templates import Template, of_type
 from tests.support.functions import failed, refused
