@@ -262,7 +262,9 @@ def test_no_function_tells_what_is_private(account: Account) -> None:
 
 def test_a_function_that_told_would_be_found_out(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     deploy(account)
-    monkeypatch.setattr("rdq_core.runtime.intake.IntakeFunction.take", lambda _, told: sys.stdout.write(f"{told}\n"))
+    monkeypatch.setattr(
+        "rdq_core.runtime.intake.IntakeFunction.take", lambda _, told, _request: sys.stdout.write(f"{told}\n")
+    )
     account.call("intake.handler", {"submit": a_task("pays", "pays")})
     assert account.outlets.leaks() == {("stdout", secret) for secret in (PAYLOAD, HEADER, REFERENCE)}
 
