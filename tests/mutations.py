@@ -30,7 +30,7 @@ _DYNAMODB: Final = "tests/dynamodb/"
 _AWAKE: Final = "tests/contract/test_awake.py::"
 
 _EDITED_BEFORE_CANCEL: Final = (
-    "test_races.py::test_a_cancel_lets_the_body_of_an_edit_that_came_in_between_live_as_long_as_the_task"
+    "test_operator_races.py::test_a_cancel_lets_the_body_of_an_edit_that_came_in_between_live_as_long_as_the_task"
 )
 KILLED_BY: Final[dict[str, str]] = {
     "IS_ABSENT": _STORE + "test_a_repeated_submit_gives_the_stored_task_and_changes_nothing",
@@ -47,7 +47,7 @@ KILLED_BY: Final[dict[str, str]] = {
     "IS_LIVE": _STORE + "test_what_has_ended_is_not_cancelled_and_the_refusal_names_its_state",
     "IS_DEAD": _STORE + "test_what_is_not_dead_is_neither_redriven_nor_purged",
     "DIED_THEN": _STORE + "test_an_old_entry_redrives_nothing_of_the_new_life",
-    "IS_NOT_DONE": _DYNAMODB + "test_races.py::test_one_request_redrives_a_task_once_however_often_it_asks",
+    "IS_NOT_DONE": _DYNAMODB + "test_operator_races.py::test_one_request_redrives_a_task_once_however_often_it_asks",
     "BODY_IS_THERE": _DYNAMODB + "test_bodies.py::test_the_renewal_of_a_missing_body_makes_none",
     "BODY_ENDS_SOONER": _DYNAMODB
     + "test_bodies.py::test_a_renewal_that_crashes_before_its_write_leaves_a_longer_life_and_no_shorter_one",

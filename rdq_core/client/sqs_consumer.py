@@ -57,15 +57,16 @@ def sqs_consumer(rdq: Rdq, queue: str, ref: str) -> Callable[[Callable[..., Any]
 
 
 def _consume_all(consumer: "_Consumer", event: Mapping[str, Any], context: Any) -> dict[str, Any]:
-    stays: list[str] = []
+    stays: list[object] = []
     blocked: set[str] = set()
     for record in _records_of(event):
         group = group_of(record)
         if group in blocked or not _has_time(context) or not consumer.consume(record, context):
-            stays.append(str(record.get("messageId")))
+            stays.append(record.get("messageId"))
             if group is not None:
                 blocked.add(group)
-    return {"batchItemFailures": [{"itemIdentifier": each} for each in stays]}
+    # An answer with an id that isn't in the batch would fail all of it.
+    return {"batchItemFailures": [{"itemIdentifier": each} for each in stays if each and isinstance(each, str)]}
 
 
 def _records_of(event: object) -> list[Mapping[str, Any]]:

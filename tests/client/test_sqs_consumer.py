@@ -119,6 +119,14 @@ def test_a_record_that_is_no_message_stays_and_its_neighbours_go_on(record: dict
     assert handler.seen == [1]
 
 
+@pytest.mark.parametrize("record", [{"body": "no id"}, {"messageId": 5, "body": "1"}])
+def test_what_has_no_id_cannot_stay_and_fails_no_whole_batch(record: dict[str, Any]) -> None:
+    world, handler = World(), Picky()
+    consume = sqs_consumer(world.rdq, QUEUE, "charge")(handler)
+    assert stays(consume(batch(record, message(1)), Context())) == []
+    assert (handler.seen, len(world.told.errors)) == ([1], 1)
+
+
 def test_in_a_standard_queue_a_message_that_stays_keeps_back_none_of_its_tenants_others() -> None:
     world, picky = World(), Picky()
     records = [message(1, group="a"), message(2, group="a")]

@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rdq_core.domain.task import Status
-from tests.dynamodb.twins import FAULTS, IDS, NO_FAULT, VERBS, Twins, likely
+from tests.dynamodb.twin_calls import VERBS, likely
+from tests.dynamodb.twins import FAULTS, IDS, NO_FAULT, Twins
 from tests.support.engines import Engine
 
 EXAMPLES = 40
