@@ -59,6 +59,7 @@ UNUSED_HERE: Final[Mapping[str, Mapping[str, str]]] = {
     "ops function": _logs("Ops"),
     "intake function": {
         **_logs("Intake"),
+        "sqs:SendMessage on UndeliveredQueue": _BY_LAMBDA,
         **{
             f"sqs:{action} on IntakeQueueArn": _BY_LAMBDA
             for action in ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes", "ChangeMessageVisibility")
