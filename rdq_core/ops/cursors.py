@@ -53,7 +53,7 @@ class Cursors:
             raise _stale("can't be read")
         version, of_query, as_of, handle = json.loads(told)
         if version != _VERSION or of_query != query:
-            raise _stale("is another query's")
+            raise _stale("is another query's", "it goes with the conditions of its list, times to the same moment")
         return Place(handle, from_millis(as_of))
 
     def _signature(self, told: bytes) -> bytes:
@@ -82,5 +82,5 @@ def _decoded(cursor: str) -> bytes:
         raise _stale("can't be read") from None
 
 
-def _stale(what: str) -> StaleCursor:
-    return StaleCursor(f"the cursor {what}", hint="start again without a cursor")
+def _stale(what: str, hint: str = "start again without a cursor") -> StaleCursor:
+    return StaleCursor(f"the cursor {what}", hint=hint)

@@ -57,6 +57,7 @@ def test_a_foreign_or_garbled_cursor_is_stale(rdq: Shell, bury: Bury) -> None:
     for arguments in (["billing", "--type", "x*"], ["email"]):
         answer = rdq("dlq", "list", *arguments, "--cursor", cursor, "--json")
         assert (answer.code, answer.error["code"]) == (4, "stale_cursor")
+        assert "conditions" in answer.error["hint"]
     for garbled in ("", "%%%", "AAAA", cursor[:-3], "é"):
         answer = rdq("dlq", "list", "billing", "--cursor", garbled, "--json")
         assert (answer.code, answer.error["code"]) == (4, "stale_cursor")

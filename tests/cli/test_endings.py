@@ -20,6 +20,7 @@ from rdq_core.testing.faults import FaultScript
 from rdq_core.testing.moto import AtomicMotoServer
 from tests.cli.conftest import QUEUES, Shell
 from tests.support.engines import REGION, Engine
+from tests.support.processes import HANGS
 
 RDQ: Final = str(Path(sys.executable).with_name("rdq"))
 LIST: Final = ("queue", "list", "--json")
@@ -250,7 +251,7 @@ def test_a_closed_pipe_ends_quietly(shell: Shell, local: AtomicMotoServer) -> No
     process = spawned([RDQ, "queue", "list"], local)
     assert process.stdout is not None
     process.stdout.close()
-    assert process.wait(20) == 0
+    assert process.wait(HANGS) == 0
     assert process.stderr is not None
     assert process.stderr.read() == b""
     process.stderr.close()
@@ -259,7 +260,7 @@ def test_a_closed_pipe_ends_quietly(shell: Shell, local: AtomicMotoServer) -> No
 def test_without_the_extra_it_says_what_to_install(local: AtomicMotoServer) -> None:
     code = "import sys; sys.modules['typer'] = None; from rdq_core.cli import main; main()"
     process = spawned([sys.executable, "-c", code], local)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=HANGS)
     assert (process.returncode, out) == (2, b"")
     assert err.decode().splitlines() == ["rdq's command line needs typer: pip install 'rdq-core[cli]'"]
 

@@ -13,6 +13,7 @@ import pytest
 
 from rdq_core.cli.demo.demo import exports
 from tests.cli.conftest import Shell
+from tests.support.processes import HANGS
 
 RDQ: Final = str(Path(sys.executable).with_name("rdq"))
 VARIABLES: Final = {
@@ -49,7 +50,7 @@ def test_a_local_engine_has_its_tables_and_ends_quietly(tmp_path: Path, number: 
         asked = [RDQ, "queue", "list", "--json"]
         assert subprocess.run(asked, env={**clean, **environment}, capture_output=True, check=False).returncode == 0
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=HANGS)
     assert (process.returncode, out, err) == (0, "", "")
     assert list(tmp_path.iterdir()) == []
 

@@ -17,6 +17,7 @@ from tests.cli.conftest import Bury, Shell
 from tests.cli.test_dlq import dead
 from tests.cli.test_endings import raising
 from tests.support.engines import REGION, Engine
+from tests.support.processes import HANGS
 
 RDQ: Final = str(Path(sys.executable).with_name("rdq"))
 HEBREW: Final = "התשלום נכשל"
@@ -188,7 +189,9 @@ def served(moto: Engine) -> Any:
 
 
 def spawned(environment: dict[str, str], *arguments: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run([RDQ, *arguments], env=environment, input=given, capture_output=True, timeout=60, check=False)
+    return subprocess.run(
+        [RDQ, *arguments], env=environment, input=given, capture_output=True, timeout=HANGS, check=False
+    )
 
 
 def test_a_process_in_an_old_locale_ends_well(served: dict[str, str]) -> None:

@@ -16,6 +16,7 @@ from rdq_core.runtime.loading import load_registry
 from rdq_core.testing.moto import AtomicMotoServer
 from tests.cli.conftest import Shell
 from tests.support.engines import REGION, Engine
+from tests.support.processes import HANGS
 
 RDQ: Final = str(Path(sys.executable).with_name("rdq"))
 MODULE: Final = """
@@ -61,7 +62,7 @@ def test_on_a_terminal_a_worker_says_what_it_serves_and_how_to_stop_it(local: At
         os.close(its)
         with os.fdopen(ours, encoding="utf-8", newline="") as terminal:
             assert terminal.readline().rstrip() == "serving billing; Ctrl-C stops"
-            process.communicate(timeout=40)
+            process.communicate(timeout=HANGS)
     assert process.returncode == 0
 
 
@@ -69,7 +70,7 @@ def test_a_draining_worker_runs_what_is_due_and_reports(shell: Shell, local: Ato
     task_id = shell("submit", "-q", "billing", "-H", "charge", "--payload", "secret", "--json").document["submitted"][
         0
     ]["id"]
-    out, err = worker(tmp_path, "--drain", "--drain-horizon", "1s", "--json").communicate(timeout=40)
+    out, err = worker(tmp_path, "--drain", "--drain-horizon", "1s", "--json").communicate(timeout=HANGS)
     events = [json.loads(line) for line in err.splitlines()]
     assert json.loads(out)["total"]["completed"] == 1
     assert [event["event"] for event in events if event.get("task_id") == task_id] == ["claimed", "succeeded"]
@@ -83,7 +84,7 @@ def test_sigterm_is_a_normal_end(local: AtomicMotoServer, shell: Shell, tmp_path
         assert process.stderr is not None
         process.stderr.readline()  # an event: it is at work
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=HANGS)
     assert process.returncode == 0
     assert out.startswith("done: ")
 

@@ -15,6 +15,7 @@ from rdq_core.stores.dynamodb.schema import Tables
 from tests.infra.templates import Template, as_list, statements
 
 _TABLES: Final = {"TasksTable": "tasks", "DlqTable": "dlq", "ControlTable": "control", "AuditTable": "audit"}
+_FUNCTIONS: Final = {"SweeperFunction": "function:sweeper"}
 _BUCKET: Final = {"BodyBucket": "bodies"}
 _KEYS: Final = ("ForAllValues:StringEquals", "ForAllValues:StringLike", "StringEquals", "Bool")
 _PARTS: Final = {
@@ -102,7 +103,7 @@ def resource_name(resource: Any) -> str:
     """The short name of what a template calls a resource."""
     match resource:
         case {"Fn::GetAtt": [name, "Arn"]}:
-            return _short(name)
+            return _FUNCTIONS.get(name) or _short(name)
         case {"Fn::GetAtt": [name, "StreamArn"]}:
             return f"{_short(name)}/stream"
         case {"Fn::Sub": str(text)}:
@@ -123,12 +124,17 @@ def policy_grants(template: Template, logical_id: str) -> list[Grant]:
     return grants_of(template["Resources"][logical_id]["Properties"]["PolicyDocument"])
 
 
+def own_grants(template: Template, logical_id: str) -> list[Grant]:
+    """What a role may by its own policies."""
+    role = template["Resources"][logical_id]["Properties"]
+    return [grant for policy in role.get("Policies", ()) for grant in grants_of(policy["PolicyDocument"])]
+
+
 def role_grants(template: Template, logical_id: str) -> list[Grant]:
     """What a role may: by its own policies, and by the managed ones that it has from this template."""
     role = template["Resources"][logical_id]["Properties"]
-    own = [grant for policy in role.get("Policies", ()) for grant in grants_of(policy["PolicyDocument"])]
     managed = [policy_grants(template, each["Ref"]) for each in role.get("ManagedPolicyArns", ())]
-    return own + [grant for grants in managed for grant in grants]
+    return own_grants(template, logical_id) + [grant for grants in managed for grant in grants]
 
 
 @dataclass
@@ -152,9 +158,13 @@ class Watch:
         finally:
             self.who = before
 
-    def _note(self, params: Mapping[str, Any], model: Any, **_: Any) -> None:
+    def note(self, *uses: Use) -> None:
+        """These are asked for by whoever is named, if anybody is."""
         if self.who is not None:
-            self.used.setdefault(self.who, set()).update(self._uses(model, params))
+            self.used.setdefault(self.who, set()).update(uses)
+
+    def _note(self, params: Mapping[str, Any], model: Any, **_: Any) -> None:
+        self.note(*self._uses(model, params))
 
     def _uses(self, model: Any, params: Mapping[str, Any]) -> Iterator[Use]:
         if model.service_model.service_name == "s3":

@@ -11,21 +11,21 @@ from typing import Any, Final
 from rdq_core import Rdq, Registry
 from rdq_core.config.document import parse_document
 from rdq_core.domain.dead import DeadEntry
+from rdq_core.domain.job import JobState
 from rdq_core.domain.references import Reference, ReferenceKind
 from rdq_core.domain.units import parse_duration
 from rdq_core.engine.audit import Principal
 from rdq_core.engine.sweep import SweepLimits
+from rdq_core.errors import Unavailable
 from rdq_core.ops.garbage import collect
 from rdq_core.ops.requests import answer
-from rdq_core.runtime.hosting import FunctionHost
-from rdq_core.runtime.kicking import SWEEPER, KickFunction
 from rdq_core.runtime.log import Quiet
-from rdq_core.runtime.telemetry import MetricsSink
 from rdq_core.runtime.wiring import connect
 from rdq_core.stores.dynamodb.claim_check import LASTING
 from rdq_core.stores.dynamodb.schema import Attr, Tables, create_tables
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
+from rdq_core.testing.faults import FaultScript
 from tests.dynamodb.verbs import noise
 from tests.infra.access import Watch
 from tests.support.engines import REGION, Engine
@@ -220,6 +220,34 @@ def a_sweeper_advances_bulk_operations(company: Company) -> None:
     assert company.store.dead(QUEUE, limit=1).items == []
 
 
+def a_sweeper_takes_over_what_a_killed_host_began(company: Company) -> None:
+    for op in ("dlq.redrive", "dlq.purge"):
+        for _ in range(2):
+            company.a_dead_one()
+        company.clock.advance("1m")
+        job = company.ask("operator", op=op, queue=QUEUE, all=True, reason="they are over")["job_id"]
+        with FaultScript(company.client) as script, suppress(Unavailable):
+            script.reject("AccessDeniedException", "TransactWriteItems")
+            company.ask("operator", op="job.advance", job_id=job)
+        company.clock.advance("1m")
+        company.sweep(horizon="30s")
+        assert company.parts.job_desk().get(job).done == 2
+
+
+def a_sweeper_is_overtaken_by_a_pause(company: Company) -> None:
+    company.a_dead_one()
+    company.clock.advance("1m")
+    job = company.ask("operator", op="dlq.redrive", queue=QUEUE, all=True, reason="they are over")["job_id"]
+
+    def pause() -> None:
+        company.ask("operator", op="job.pause", job_id=job)
+
+    with FaultScript(company.client) as script:
+        script.interleave(pause, "PutItem", where=lambda put: put.params["TableName"] == company.tables.control)
+        company.sweep(horizon="30s")
+    assert company.parts.job_desk().get(job).state is JobState.PAUSED
+
+
 def what_is_gone_is_cleaned_up(company: Company) -> None:
     task_id = company.submit(noise(LARGE), target="order:7")
     for result in (None, noise(LARGE)):
@@ -239,28 +267,6 @@ def what_is_gone_is_cleaned_up(company: Company) -> None:
         client.delete_item(TableName=tasks, Key={"task_id": item["task_id"], "kind": item["kind"]})
         with company.watch.of("clean-up"):
             company.store.clean_up({"dynamodb": {"OldImage": lasting}})
-
-
-def new_work_starts_a_sweep(company: Company) -> None:
-    company.parts.queues.put_declared(
-        "calls", {"handlers": {"charge": {"function": "charge-fn"}}}, {}, expected_revision=0
-    )
-    company.rdq.submit("calls", "charge", b"{}")
-    client, tasks = company.client, company.tables.tasks
-    rows = client.scan(TableName=tasks)["Items"]
-    records = [{"eventName": "INSERT", "dynamodb": {"NewImage": row}} for row in rows]
-    started: list[str] = []
-    host = FunctionHost(
-        parts=company.parts,
-        metrics=MetricsSink("kick"),
-        start=lambda function, _: started.append(function),
-        environ={SWEEPER: "sweeper"},
-    )
-    with company.watch.of("kick"):
-        KickFunction(host).kick({"Records": records})
-    assert started == ["sweeper"]
-    with company.watch.of("sweeper"):
-        company.parts.wakefulness.fall_asleep("calls")
 
 
 def everybody_asks_for_the_time(company: Company) -> None:
@@ -345,12 +351,13 @@ EVERY: Final[tuple[Callable[[Company], None], ...]] = (
     a_sweeper_meets_a_forgotten_task,
     a_sweeper_ends_a_deletion,
     a_sweeper_advances_bulk_operations,
+    a_sweeper_takes_over_what_a_killed_host_began,
+    a_sweeper_is_overtaken_by_a_pause,
     what_is_gone_is_cleaned_up,
-    new_work_starts_a_sweep,
     everybody_asks_for_the_time,
     an_operator_mends,
     an_operator_works_in_bulk,
     an_operator_configures,
     somebody_looks,
 )
-"""Whatever a role may ever ask for is asked for by one of these."""
+"""Whatever a role may ever ask for is asked for by one of these, or by those of functions."""

@@ -1,6 +1,9 @@
 """The CDK construct creates what the SAM template creates; an app's queues and grants come on top."""
 
 import json
+import subprocess
+import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +14,7 @@ from rdq_core.stores.dynamodb.schema import Tables
 from tests.infra import test_tables
 from tests.infra.access import Use, policy_grants
 from tests.infra.synthesis import run_app
-from tests.infra.templates import Template, of_type, sam, translated
+from tests.infra.templates import Template, of_type, run_infra, sam, translated
 from tests.support.ministack import ROOT
 
 APP: Final = ROOT / "infra" / "cdk"
@@ -139,6 +142,9 @@ def test_nothing_is_found_but_what_has_a_reason(synthesised: Path) -> None:
 
 ASKED_TWICE: Final = """
 import json
+import subprocess
+import sys
+import zipfile
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
@@ -168,3 +174,12 @@ def test_a_program_gets_the_names_that_it_needs_however_often_it_asks(tmp_path: 
 def charge(template: Template) -> str:
     (name,) = (name for name in of_type(template, "AWS::Lambda::Function") if name.startswith("Charge"))
     return name
+
+
+def test_its_distribution_brings_the_template(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=APP, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("rdq_cdk-*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+    told = run_infra("python", str(tmp_path / "installed" / "rdq_cdk" / "template.py"), cwd=tmp_path)
+    assert json.loads(told)["source"] == sam()

@@ -1,10 +1,16 @@
 """The linter finds nothing, neither in the source nor in what CloudFormation makes of it."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
-from tests.infra.templates import SAM, run_infra, translated
+import pytest
+
+from tests.infra.synthesis import APP
+from tests.infra.templates import INFRA_BIN, SAM, run_infra, translated
+from tests.support.ministack import ROOT
 
 _MOST_BYTES: Final = 51_200
 """What CloudFormation takes in the call itself, as `aws cloudformation deploy` sends it."""
@@ -12,6 +18,15 @@ _MOST_BYTES: Final = 51_200
 
 def test_the_source_fits_into_one_call() -> None:
     assert SAM.stat().st_size <= _MOST_BYTES
+
+
+@pytest.mark.slow
+def test_the_construct_and_its_example_are_typed() -> None:
+    config, tools = ROOT / "pyproject.toml", INFRA_BIN / "python"
+    mypy = ["-m", "mypy", "--config-file", str(config), "--exclude", "^$", "--python-executable", str(tools)]
+    checked = [sys.executable, *mypy, "rdq_cdk", "app.py"]
+    done = subprocess.run(checked, cwd=APP, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_source_is_clean() -> None:

@@ -181,3 +181,18 @@ def test_a_permission_too_many_is_seen(role: str, uses: test_policies.Uses) -> N
         test_policies.test_a_role_may_do_nothing_that_it_does_not_do(stack, uses, role)
     with pytest.raises(AssertionError):
         test_policies.test_a_role_is_kept_from_what_is_not_its_own(stack, role)
+
+
+def test_a_right_too_many_of_a_function_is_seen(uses: test_policies.Uses) -> None:
+    stack = sam()
+    (policy,) = properties(stack, "OpsRole")["Policies"]
+    invoke = {
+        "Effect": "Allow",
+        "Action": "lambda:InvokeFunction",
+        "Resource": {"Fn::GetAtt": ["SweeperFunction", "Arn"]},
+    }
+    policy["PolicyDocument"]["Statement"].append(invoke)
+    with pytest.raises(AssertionError):
+        test_policies.test_a_role_may_do_nothing_that_it_does_not_do(stack, uses, "ops function")
+    with pytest.raises(AssertionError):
+        test_policies.test_a_role_is_kept_from_what_is_not_its_own(stack, "ops function")

@@ -8,8 +8,9 @@ import pytest
 from moto.backends import get_backend
 
 from rdq_core.runtime.function_url import ALIAS
-from tests.infra.access import Grant, Use, policy_grants, role_grants
+from tests.infra.access import Grant, Use, own_grants, policy_grants, role_grants
 from tests.infra.flows import EVERY, Company
+from tests.infra.function_flows import OF_FUNCTIONS
 from tests.infra.templates import Template, as_list, of_type, statements
 from tests.support.engines import Engine
 
@@ -19,41 +20,54 @@ POLICIES: Final = {
     "operator": "OperatorPolicy",
     "reader": "ReaderPolicy",
 }
-ROLES: Final = {"clean-up": "CleanUpRole", "kick": "KickRole"}
+ROLES: Final = {
+    "clean-up": "CleanUpRole",
+    "kick": "KickRole",
+    "sweeper function": "SweeperRole",
+    "ops function": "OpsRole",
+    "intake function": "IntakeRole",
+    "schedule": "ScheduleRole",
+}
 EVERYBODY: Final = (*POLICIES, *ROLES)
 
-_TAKE_OVER = "taking over a page of a bulk operation whose host was killed"
-_FUNCTION = "by Lambda itself, or to a function: there is none in this process"
+_BY_LAMBDA: Final = "by Lambda itself, which is not in this process"
+_BY_SCHEDULER: Final = "by EventBridge Scheduler, which is not in this process"
+_BY_PROGRAMS: Final = "by programs of the operators' own, to the function's URL"
+_STREAM: Final = {
+    "dynamodb:DescribeStream on tasks/stream": _BY_LAMBDA,
+    "dynamodb:GetRecords on tasks/stream": _BY_LAMBDA,
+    "dynamodb:GetShardIterator on tasks/stream": _BY_LAMBDA,
+    "dynamodb:ListStreams on *": _BY_LAMBDA,
+}
+
+
+def _logs(function: str) -> Mapping[str, str]:
+    return {f"logs:{action} on {function}Logs": _BY_LAMBDA for action in ("CreateLogStream", "PutLogEvents")}
+
+
 UNUSED_HERE: Final[Mapping[str, Mapping[str, str]]] = {
     "submitter": {},
-    "sweeper": {
-        "dynamodb:GetItem on dlq": _TAKE_OVER,
-        "dynamodb:GetItem on control under jobs#*": _TAKE_OVER,
-        "lambda:InvokeFunction on HandlerFunctionArns": _FUNCTION,
-    },
+    "sweeper": {},
     "operator": {
-        "lambda:InvokeFunction on function:ops": _FUNCTION,
-        "lambda:InvokeFunctionUrl on function:ops:url": _FUNCTION,
-        "lambda:InvokeFunction on function:ops:url through its URL": _FUNCTION,
+        "lambda:InvokeFunctionUrl on function:ops:url": _BY_PROGRAMS,
+        "lambda:InvokeFunction on function:ops:url through its URL": _BY_PROGRAMS,
     },
     "reader": {},
-    "clean-up": {
-        "logs:CreateLogStream on CleanUpLogs": _FUNCTION,
-        "logs:PutLogEvents on CleanUpLogs": _FUNCTION,
-        "dynamodb:DescribeStream on tasks/stream": _FUNCTION,
-        "dynamodb:GetRecords on tasks/stream": _FUNCTION,
-        "dynamodb:GetShardIterator on tasks/stream": _FUNCTION,
-        "dynamodb:ListStreams on *": _FUNCTION,
-        "sqs:SendMessage on UndeliveredQueue": _FUNCTION,
+    "clean-up": {**_logs("CleanUp"), **_STREAM, "sqs:SendMessage on UndeliveredQueue": _BY_LAMBDA},
+    "kick": {**_logs("Kick"), **_STREAM},
+    "sweeper function": _logs("Sweeper"),
+    "ops function": _logs("Ops"),
+    "intake function": {
+        **_logs("Intake"),
+        "sqs:SendMessage on UndeliveredQueue": _BY_LAMBDA,
+        **{
+            f"sqs:{action} on IntakeQueueArn": _BY_LAMBDA
+            for action in ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes", "ChangeMessageVisibility")
+        },
     },
-    "kick": {
-        "logs:CreateLogStream on KickLogs": _FUNCTION,
-        "logs:PutLogEvents on KickLogs": _FUNCTION,
-        "dynamodb:DescribeStream on tasks/stream": _FUNCTION,
-        "dynamodb:GetRecords on tasks/stream": _FUNCTION,
-        "dynamodb:GetShardIterator on tasks/stream": _FUNCTION,
-        "dynamodb:ListStreams on *": _FUNCTION,
-        "lambda:InvokeFunction on function:sweeper": _FUNCTION,
+    "schedule": {
+        "lambda:InvokeFunction on function:sweeper": _BY_SCHEDULER,
+        "sqs:SendMessage on UndeliveredQueue": _BY_SCHEDULER,
     },
 }
 """What is granted and not asked for in this process, and why."""
@@ -102,6 +116,14 @@ FORBIDDEN: Final[Mapping[str, tuple[Use, ...]]] = {
     ),
 }
 
+_LAMBDA: Final = "lambda:InvokeFunction"
+FORBIDDEN_TO_FUNCTIONS: Final[Mapping[str, tuple[Use, ...]]] = {
+    "sweeper function": (*FORBIDDEN["sweeper"], Use(_LAMBDA, "function:ops"), Use(_LAMBDA, "function:kick")),
+    "ops function": (*FORBIDDEN["operator"], Use(_LAMBDA, "function:sweeper"), Use(_LAMBDA, "HandlerFunctionArns")),
+    "intake function": (*FORBIDDEN["submitter"], Use(_LAMBDA, "function:sweeper"), Use(_LAMBDA, "function:ops")),
+    "schedule": (Use(_LAMBDA, "function:ops"), Use("dynamodb:GetItem", "tasks")),
+}
+
 Uses = dict[str, frozenset[Use]]
 _noted: Uses = {}
 
@@ -116,7 +138,7 @@ def uses(moto: Engine) -> Uses:
 
 def _played(engine: Engine) -> Uses:
     found: dict[str, set[Use]] = {}
-    for flow in EVERY:
+    for flow in (*EVERY, *OF_FUNCTIONS):
         get_backend("s3").reset()
         company = Company(engine)
         flow(company)
@@ -131,22 +153,32 @@ def grants(stack: Template, role: str) -> list[Grant]:
     return policy_grants(stack, POLICIES[role])
 
 
+def own(stack: Template, role: str) -> list[Grant]:
+    """Without what a managed policy grants, which is somebody else's here."""
+    return own_grants(stack, ROLES[role]) if role in ROLES else policy_grants(stack, POLICIES[role])
+
+
+def test_no_role_or_policy_of_the_template_is_left_out(stack: Template) -> None:
+    assert set(of_type(stack, "AWS::IAM::Role")) == set(ROLES.values())
+    assert set(of_type(stack, "AWS::IAM::ManagedPolicy")) == set(POLICIES.values())
+
+
 @pytest.mark.parametrize("role", EVERYBODY)
 def test_a_role_may_do_what_it_does(stack: Template, uses: Uses, role: str) -> None:
     allowed = grants(stack, role)
-    assert [use for use in uses[role] if not any(grant.allows(use) for grant in allowed)] == []
+    assert [use for use in uses.get(role, ()) if not any(grant.allows(use) for grant in allowed)] == []
 
 
 @pytest.mark.parametrize("role", EVERYBODY)
 def test_a_role_may_do_nothing_that_it_does_not_do(stack: Template, uses: Uses, role: str) -> None:
-    unused = {str(grant) for grant in grants(stack, role) if not any(grant.allows(use) for use in uses[role])}
+    unused = {str(grant) for grant in own(stack, role) if not any(grant.allows(use) for use in uses.get(role, ()))}
     assert unused == set(UNUSED_HERE[role])
 
 
 @pytest.mark.parametrize("role", EVERYBODY)
 def test_a_role_is_kept_from_what_is_not_its_own(stack: Template, role: str) -> None:
-    allowed = grants(stack, role)
-    assert [use for use in FORBIDDEN[role] if any(grant.allows(use) for grant in allowed)] == []
+    allowed, forbidden = grants(stack, role), {**FORBIDDEN, **FORBIDDEN_TO_FUNCTIONS}
+    assert [use for use in forbidden[role] if any(grant.allows(use) for grant in allowed)] == []
 
 
 def test_nobody_changes_the_audit(stack: Template) -> None:

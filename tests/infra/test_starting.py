@@ -112,6 +112,15 @@ def test_a_sweep_that_failed_is_not_run_again(stack: Template) -> None:
     assert config == {"MaximumRetryAttempts": 0, "MaximumEventAgeInSeconds": 60}
 
 
+def test_an_event_that_the_intake_cannot_store_is_kept(stack: Template) -> None:
+    config = properties(stack, "IntakeFunction")["EventInvokeConfig"]
+    assert config["MaximumRetryAttempts"] == 2
+    assert config["DestinationConfig"]["OnFailure"] == {
+        "Type": "SQS",
+        "Destination": {"Fn::GetAtt": ["UndeliveredQueue", "Arn"]},
+    }
+
+
 def test_only_who_signs_reaches_the_ops_function(stack: Template) -> None:
     assert properties(stack, "OpsUrl")["AuthType"] == "AWS_IAM"
     assert of_type(stack, "AWS::Lambda::Permission") == {}

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pytest
 
 from rdq_core.cli.failures import INTERRUPTED
+from tests.support.processes import HANGS
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RDQ: Final = str(Path(sys.executable).with_name("rdq"))
@@ -24,7 +25,13 @@ def without_aws() -> dict[str, str]:
 
 def demo(*arguments: str) -> str:
     done = subprocess.run(
-        [RDQ, "demo", *arguments], capture_output=True, cwd=ROOT, env=without_aws(), timeout=90, check=False, text=True
+        [RDQ, "demo", *arguments],
+        capture_output=True,
+        cwd=ROOT,
+        env=without_aws(),
+        timeout=HANGS,
+        check=False,
+        text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""

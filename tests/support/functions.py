@@ -56,7 +56,7 @@ class ScriptedLambda:
         if isinstance(answer, Exception):
             raise answer
         told = answered(answer) if isinstance(answer, bytes) else answer(request)
-        if request["InvocationType"] == "Event":
+        if request.get("InvocationType") == "Event":
             return {"StatusCode": 202, "Payload": io.BytesIO(b"")}
         return told if isinstance(told, dict) and "Payload" in told else answered(json.dumps(told).encode())
 
