@@ -20,6 +20,8 @@ from rdq_core.domain.units import parse_duration
 from rdq_core.engine.ports import Clock
 from rdq_core.engine.submit import Draft, Submitter
 from rdq_core.errors import InputInvalid, QueueNotFound, RdqError, TaskNotFound
+from rdq_core.handlers.decoding import read_json
+from rdq_core.handlers.encoding import JSON
 from rdq_core.ops.lines import payload_lines, task_lines
 from rdq_core.ops.submitting import BulkReport, BulkSubmitter, Line, Submitted
 from rdq_core.ops.views import submit_view
@@ -95,7 +97,8 @@ def submit(
     submitter = found.submitter()
     if source in ("payload", "payload_file"):
         with _naming_a_queue():
-            return _submit_one(screen, submitter, _one(template, payload, payload_file), found if wait else None)
+            draft = _as_said(_one(template, payload, payload_file))
+            return _submit_one(screen, submitter, draft, found if wait else None)
     if task_id is not None or key is not None or wait:
         raise Misuse("--id, --key and --wait are for one task, and this is a file of many")
     with opened(payloads or tasks or "-", source) as stream:
@@ -144,6 +147,16 @@ def _one(template: Draft, payload: str | None, payload_file: str | None) -> Draf
         return replace(template, payload=payload.encode())
     except UnicodeEncodeError:
         raise InputInvalid("payload", "is not UTF-8; use --payload-file for bytes") from None
+
+
+def _as_said(draft: Draft) -> Draft:
+    """The draft, whose payload is JSON if its content type says so: a shell's quotes are easily lost."""
+    if draft.content_type.partition(";")[0].strip() == JSON:
+        try:
+            read_json(draft.payload)
+        except ValueError as problem:
+            raise InputInvalid("payload", str(problem), hint="quote it, or say another --content-type") from None
+    return draft
 
 
 def _submit_one(screen: Screen, submitter: Submitter, draft: Draft, waits_on: Parts | None) -> int | None:

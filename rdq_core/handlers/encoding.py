@@ -54,7 +54,7 @@ def _plain(value: object) -> object:
         data = pydantic_core.to_jsonable_python(value, inf_nan_mode="constants")
         refuse_bent(value, data)
         return data
-    raise ValueError(f"is or contains a {type(value).__name__}, which is not JSON")
+    raise ValueError(f"has a value of type {type(value).__name__}, which is not JSON")
 
 
 def refuse_bent(value: object, data: object) -> None:

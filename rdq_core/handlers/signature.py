@@ -36,7 +36,7 @@ class Signature:
 def read_signature(path: str, function: Callable[..., Any]) -> Signature:
     """The signature of a function of (input) or (input, ctx). ConfigInvalid, naming `path`, for any other."""
     if not callable(function):
-        raise ConfigInvalid(path, f"a {type(function).__name__} can't be called")
+        raise ConfigInvalid(path, f"is of type {type(function).__name__}, which can't be called")
     signature = inspect.signature(function)
     positional = [
         parameter

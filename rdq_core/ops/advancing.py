@@ -183,9 +183,12 @@ class Advancer:
         wanted = math.ceil(min_success * len(verdicts) - _ROUNDING)
         good = sum(verdict is True for verdict in verdicts)
         is_late = self._clock.now() >= until
-        hopeless = good + (0 if is_late else sum(verdict is None for verdict in verdicts)) < wanted
+        unended = sum(verdict is None for verdict in verdicts)
+        hopeless = good + (0 if is_late else unended) < wanted
         if hopeless:
             told = f"{good} of the first {len(verdicts)} succeeded, and {wanted} were to"
+            if is_late and unended:
+                told += f"; {unended} had not run when the time was up"
             return self._ended(job, JobState.STOPPED, told)
         now = self._clock.now()
         if good < wanted:

@@ -22,6 +22,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from werkzeug.serving import make_server
 
 ACTIONS: Final = threading.RLock()
+_SERVICE: Final = "dynamodb"
 
 
 def make_moto_atomic() -> None:
@@ -69,12 +70,15 @@ class AtomicMotoServer:
     def __init__(self, port: int = 0) -> None:
         """`port` 0 takes a free one. Raises OSError when the port is taken."""
         make_moto_atomic()
+        application = DomainDispatcherApplication(create_backend_app)
+        # Built on the first request it could take longer than a client waits.
+        application.app_instances[_SERVICE] = create_backend_app(_SERVICE)
         # The socket is opened here because werkzeug, on a port that is taken, ends the process.
         with socket.create_server(("127.0.0.1", port)) as listening:
             self._server = make_server(
                 "127.0.0.1",
                 listening.getsockname()[1],
-                DomainDispatcherApplication(create_backend_app),
+                application,
                 threaded=True,
                 request_handler=_QuietHandler,
                 fd=listening.fileno(),

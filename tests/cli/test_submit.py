@@ -101,6 +101,7 @@ def test_people_are_told_what_to_type_next(rdq: Shell) -> None:
         (["-q", "billing", "-H", "charge", "--payload", "x", "--delay", "60"], "delay"),
         (["-q", "billing", "-H", "charge", "--payload", "x", "--id", "17"], "id"),
         (["-q", "billing", "-H", "charge", "--payload-file", "/nonexistent"], "payload_file"),
+        (["-q", "billing", "-H", "charge", "--payload", "{n: 17}", "--content-type", "application/json"], "payload"),
     ],
 )
 def test_bad_input_is_refused_by_its_field_and_not_stored(rdq: Shell, arguments: list[str], field: str) -> None:

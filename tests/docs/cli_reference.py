@@ -4,6 +4,7 @@ python -m tests.docs.cli_reference > docs/cli.md
 """
 
 import sys
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,8 +52,8 @@ def _section(command: Any, context: Any) -> str:
             "\n| | |\n|---|---|\n" + "".join(f"| `{_cell(left)}` | {_cell(right)} |\n" for left, right in rows)
         )
     if command.epilog:
-        lines = command.epilog.removeprefix("\b\nExamples:\n").splitlines()
-        parts.append("\n```text\n" + "\n".join(line.strip() for line in lines) + "\n```\n")
+        examples = textwrap.dedent(command.epilog.removeprefix("\b\nExamples:\n"))
+        parts.append(f"\n```text\n{examples.rstrip()}\n```\n")
     return "".join(parts)
 
 

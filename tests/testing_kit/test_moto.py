@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 from moto.dynamodb.responses import DynamoHandler
+from moto.moto_server.werkzeug_app import create_backend_app
 
 from rdq_core.testing.moto import AtomicMotoServer, atomic_moto, make_moto_atomic
 from tests.support.engines import Engine
 from tests.testing_kit.tables import a_table, put_new
 
 if TYPE_CHECKING:
+    from flask import Flask
+    from moto.backends import SERVICE_NAMES
     from mypy_boto3_dynamodb import DynamoDBClient
 
 
@@ -86,6 +89,21 @@ def test_the_server_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
         a_client(server).list_tables()
 
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_server_is_built_before_its_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[SERVICE_NAMES] = []
+
+    def recorded(name: "SERVICE_NAMES") -> "Flask":
+        built.append(name)
+        return create_backend_app(name)
+
+    monkeypatch.setattr("rdq_core.testing.moto.create_backend_app", recorded)
+
+    with AtomicMotoServer() as server:
+        assert built == ["dynamodb"]
+        a_client(server).list_tables()
+    assert built == ["dynamodb"]
 
 
 def test_a_stopped_server_frees_its_port() -> None:
