@@ -96,6 +96,11 @@ def policy_of(
         raise ConfigInvalid(
             "guard.max_attempts", f"must be {least} to {most}: tries in this process, the first included"
         )
+    for name, given in (("key", key), ("payload", payload)):
+        if given is not None and not callable(given):
+            raise ConfigInvalid(
+                f"guard.{name}", "must be a function of the call's arguments", hint=f'{name}=lambda order: order["id"]'
+            )
     try:
         initial = parse_duration(backoff)
     except ValueError as problem:

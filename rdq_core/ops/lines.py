@@ -3,6 +3,7 @@
 A line that can't be a task is told apart and not in the way of the others. Lines are counted from 1.
 """
 
+import base64
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from rdq_core.domain import ids
 from rdq_core.domain.envelope import KNOWN_FIELDS, draft_from_envelope
 from rdq_core.domain.limits import MAX_PAYLOAD_BYTES, MIB
 from rdq_core.domain.task import DEFAULT_CONTENT_TYPE
+from rdq_core.domain.times import parse_time
 from rdq_core.domain.units import parse_duration
 from rdq_core.engine.ports import Clock
 from rdq_core.engine.submit import Draft
@@ -21,8 +23,8 @@ from rdq_core.ops.submitting import Line
 
 _MOST_PAYLOAD_LINE: Final = MAX_PAYLOAD_BYTES
 _MOST_TASK_LINE: Final = 4 * MIB
-_OWN_FIELDS: Final = frozenset({"key", "delay", "run_at", "payload_text", "payload_json"})
 _PAYLOAD_FORMS: Final = ("payload", "payload_text", "payload_json")
+_OWN_FIELDS: Final = frozenset({"key", "delay", "run_at", *_PAYLOAD_FORMS})
 _JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
 _NEEDED: Final = ("queue", "handler_ref")
@@ -68,18 +70,19 @@ class _TaskLines:
         _check_spelling(data)
         payload, content_type = _payload(data)
         now = self.clock.now()
+        run_at = _run_at(data, now)
         task = draft_from_envelope(self._envelope(data, content_type), task_id=_ANY_ID, now=now)
         return Draft(
             queue=task.queue,
             handler_ref=task.handler_ref,
-            payload=task.payload if payload is None else payload,
+            payload=payload,
             content_type=task.payload_content_type,
             id=None if data.get("id") is None else ids.check_id(data["id"]),
             key=data.get("key"),
             headers={**self.template.headers, **task.headers},
             own_headers=False,
             handler_version=task.handler_version,
-            run_at=_run_at(data, now) or task.next_attempt_at or self.template.run_at,
+            run_at=run_at or task.next_attempt_at or self.template.run_at,
             concurrency_key=task.concurrency_key,
             target=task.target,
             requested_by=task.requested_by,
@@ -99,8 +102,6 @@ class _TaskLines:
             "payload_content_type": chosen or content_type,
         }
         present = {name: value for name, value in data.items() if name not in _OWN_FIELDS and value is not None}
-        if "run_at" in data and data["run_at"] is not None:
-            present["next_attempt_at"] = data["run_at"]
         whole = {**defaults, **present}
         for name in _NEEDED:
             if whole[name] is None:
@@ -153,8 +154,8 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-def _payload(data: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
-    """The payload of a text or JSON form, and its content type; None leaves it to the envelope's base64."""
+def _payload(data: Mapping[str, Any]) -> tuple[bytes, str | None]:
+    """The payload, whatever its form, and its content type where the form says it."""
     given = [form for form in _PAYLOAD_FORMS if form in data]
     if len(given) > 1:
         raise InputInvalid(given[1], f"excludes {given[0]}: give one of them")
@@ -164,11 +165,26 @@ def _payload(data: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
                 raise InputInvalid("payload_text", f"must be text, not {type(data['payload_text']).__name__}")
             return _utf8("payload_text", data["payload_text"]), _TEXT
         case ["payload_json"]:
-            text = json.dumps(data["payload_json"], ensure_ascii=False, separators=(",", ":"))
-            return _utf8("payload_json", text), _JSON
+            return _utf8("payload_json", _as_json(data["payload_json"])), _JSON
         case []:
             raise InputInvalid("payload", f"is missing: give one of {', '.join(_PAYLOAD_FORMS)}")
-    return None, None
+    return _decoded(data["payload"]), None
+
+
+def _decoded(payload: object) -> bytes:
+    if payload is None:
+        return b""
+    try:
+        return base64.b64decode(payload, validate=True)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InputInvalid("payload", "is not base64; encode it, or give payload_text or payload_json") from None
+
+
+def _as_json(data: object) -> str:
+    try:
+        return json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    except ValueError:
+        raise InputInvalid("payload_json", "has a number that is too large for JSON's readers") from None
 
 
 def _utf8(field: str, text: str) -> bytes:
@@ -179,10 +195,10 @@ def _utf8(field: str, text: str) -> bytes:
 
 
 def _run_at(data: Mapping[str, Any], now: datetime) -> datetime | None:
-    delay = data.get("delay")
+    delay, run_at = data.get("delay"), data.get("run_at")
     if delay is None:
-        return None
-    if data.get("run_at") is not None:
+        return None if run_at is None else parse_time(run_at, "run_at")
+    if run_at is not None:
         raise InputInvalid("delay", "excludes run_at: give one of them")
     try:
         return now + parse_duration(delay)

@@ -193,7 +193,7 @@ def test_one_bad_payload_is_listed_and_the_others_are_submitted(rdq: Shell, bad:
         ),
         (
             b'{"queue": "billing", "handler_ref": "charge", "payload_text": "", "run_at": "2026-07-20T12:00:00"}',
-            "next_attempt_at",
+            "run_at",
         ),
         (b'{"queue": "nope", "handler_ref": "charge", "payload_text": ""}', "queue"),
         (
@@ -201,6 +201,7 @@ def test_one_bad_payload_is_listed_and_the_others_are_submitted(rdq: Shell, bad:
             "envelope_version",
         ),
         (b'{"queue": "billing", "handler_ref": "charge", "payload_json": NaN}', "task"),
+        (b'{"queue": "billing", "handler_ref": "charge", "payload_json": [1e999]}', "payload_json"),
         (b'{"queue": "billing", "payload_text": ""}', "handler_ref"),
         (b'{"handler_ref": "charge", "payload_text": ""}', "queue"),
         (b'{"queue": "billing", "handler_ref": "charge", "payload_text": "", "dealy": "1h"}', "dealy"),
@@ -222,6 +223,8 @@ def test_one_bad_task_object_is_listed_by_line_and_field(rdq: Shell, line: bytes
         (b'{"queue": "billing", "handler": "charge", "payload_text": ""}', "did you mean handler_ref?"),
         (b'{"queue": "billing", "handler_ref": "charge", "payload_json": 1, "dealy": "1h"}', "did you mean delay?"),
         (b'{"queue": "billing", "handler_ref": "charge", "payload_jsn": 1}', "did you mean payload_json?"),
+        (b'{"queue": "billing", "handler_ref": "charge", "payload": "hello"}', "or give payload_text or payload_json"),
+        (b'{"queue": "billing", "handler_ref": "charge", "payload": {"n": 1}}', "or give payload_text or payload_json"),
     ],
 )
 def test_a_slip_in_a_task_object_is_named_and_nothing_more_is_claimed(rdq: Shell, line: bytes, told: str) -> None:

@@ -216,6 +216,8 @@ def test_a_function_whose_payload_is_not_clear_is_refused_when_it_is_guarded(fun
         ({"on": (KeyboardInterrupt,)}, "guard.on"),
         ({"on": OSError, "max_attempts": 0}, "guard.max_attempts"),
         ({"on": OSError, "backoff": "5"}, "guard.backoff"),
+        ({"on": ConnectionError, "key": "order-7"}, "guard.key"),
+        ({"on": ConnectionError, "payload": {"id": "7"}}, "guard.payload"),
     ],
 )
 def test_a_guard_that_makes_no_sense_is_refused(options: dict[str, Any], path: str) -> None:

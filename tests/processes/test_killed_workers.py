@@ -35,7 +35,7 @@ def submitted(rdq: Commands) -> dict[str, bytes]:
 
 def with_one_killed(rdq: Commands, receiver: HoldingReceiver) -> Sequence[Request]:
     """Two workers until the work is done; one is killed while the receiver holds its requests. What it held then."""
-    arguments = ("handlers", "--drain", "--drain-horizon", "10s")
+    arguments = ("handlers", "--drain", "--drain-horizon", "15s")
     workers = [rdq.worker(*arguments), rdq.worker(*arguments)]
     try:
         held = receiver.wait_until_held(HELD, seconds=60)
