@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -204,6 +205,7 @@ def peers(stack: ExitStack, given: str | None, folder: Path) -> tuple[list[Conte
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the servers end with it, as they do by Ctrl-C
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", metavar="PYTHON", help="the Python of an environment with the peers' packages")
     parser.add_argument("--quick", action="store_true", help="a tenth of everything, to see that it runs")

@@ -6,12 +6,15 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from rdq_core.cli.failures import INTERRUPTED
+from tests.engine.world import until
 from tests.support.processes import HANGS
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -63,19 +66,39 @@ def test_one_screen_tells_the_whole_story() -> None:
     assert "next: " in screen
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_demo_that_is_stopped_leaves_no_worker_behind(number: signal.Signals) -> None:
+@contextmanager
+def started() -> Iterator["subprocess.Popen[str]"]:
+    """A demo whose workers have been started, in a session of its own."""
     with subprocess.Popen(
         [RDQ, "demo"], stdout=subprocess.PIPE, cwd=ROOT, env=without_aws(), text=True, start_new_session=True
     ) as process:
         assert process.stdout is not None
-        for _ in range(2):  # the title and the states: the workers have been started
+        for _ in range(2):  # the title and the states
             process.stdout.readline()
+        yield process
+
+
+def is_anybody_left(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_demo_that_is_stopped_leaves_no_worker_behind(number: signal.Signals) -> None:
+    with started() as process:
         process.send_signal(number)
         process.communicate(timeout=60)
     assert process.returncode == INTERRUPTED
-    with pytest.raises(ProcessLookupError):
-        os.killpg(process.pid, 0)
+    assert not is_anybody_left(process.pid)
+
+
+def test_a_demo_that_is_killed_leaves_no_worker_behind() -> None:
+    with started() as process:
+        process.kill()
+    until(lambda: not is_anybody_left(process.pid), patience=60, every=0.05)
 
 
 def changed(seed: int) -> tuple[bytes, dict[str, int]]:

@@ -36,9 +36,9 @@ class WorkerProcess:
         self._on_event = on_event
         self.last_words: deque[str] = deque(maxlen=5)
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            [sys.executable, "-m", "rdq_core.cli", "worker", _MODULE],
+            [sys.executable, "-m", "rdq_core.cli.demo.child", _MODULE],
             cwd=folder,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
         )
