@@ -1,5 +1,6 @@
 """Fixtures for every test, and what they are kept from: a real AWS account."""
 
+import signal
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,10 @@ hypothesis.settings.register_profile(
     "rdq", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("rdq")
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and every process that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest.register_assert_rewrite("tests.contract")  # its modules are no test files by name
 pytest_plugins = ["tests.support.engines", "tests.support.stores", "tests.support.logs", "tests.infra.synthesis"]
