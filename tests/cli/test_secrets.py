@@ -12,7 +12,6 @@ from typing import Any, Final
 import pytest
 import typer
 
-from rdq_core import Registry
 from rdq_core.cli.app import app
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.runtime.log import LogSink
@@ -20,10 +19,11 @@ from rdq_core.runtime.wiring import connect
 from rdq_core.testing.moto import AtomicMotoServer
 from tests.cli.conftest import QUEUES, Shell
 from tests.cli.test_local import RDQ, serving
-from tests.support.canary import HEADER, MESSAGE, PAYLOAD, RESULT, ROOT, VARIABLE, Outlets, found_in
+from tests.support import till
+from tests.support.canary import HEADER, MESSAGE, PAYLOAD, RESULT, ROOT, Outlets, found_in
 from tests.support.engines import REGION, Engine
+from tests.support.processes import HANGS
 
-SUBMITTED: Final = ("-q", "billing", "-H", "pays", "--payload", PAYLOAD, "--header", f"customer={HEADER}")
 WHOLE: Final = {HEADER, MESSAGE, RESULT}
 MAY_SHOW: Final[Mapping[str, set[str]]] = {
     "task get": WHOLE,
@@ -35,20 +35,9 @@ MAY_SHOW: Final[Mapping[str, set[str]]] = {
 """What commands print on standard output besides names, numbers and times; no payload that wasn't asked for."""
 MODULE: Final = """
 import logging
-from rdq_core import Registry
-from tests.support.canary import MESSAGE, RESULT, VARIABLE
+from tests.support.till import registry
 
 logging.basicConfig(level=logging.DEBUG)
-registry = Registry(queues=["billing"])
-
-@registry.handler("pays")
-def pays(order: bytes) -> str:
-    return RESULT
-
-@registry.handler("fails")
-def fails(order: bytes) -> None:
-    card = VARIABLE.encode() + order
-    raise KeyError(MESSAGE, len(card))
 """
 
 
@@ -82,20 +71,8 @@ class Typed:
 
 def sweep() -> None:
     """Run what is due: `pays` returns, `fails` dies with private things in a variable and in what it says."""
-    registry = Registry(queues=["billing"])
-
-    @registry.handler("pays")
-    def pays(payload: bytes) -> str:
-        del payload
-        return RESULT
-
-    @registry.handler("fails")
-    def fails(payload: bytes) -> None:
-        card = VARIABLE.encode() + payload
-        raise KeyError(MESSAGE, len(card))
-
     limits = SweepLimits(horizon=timedelta(0), linger=timedelta(0))
-    connect(events=LogSink()).sweeper(registry, serves=["billing"], worker="test").sweep(limits)
+    connect(events=LogSink()).sweeper(till.registry, serves=["billing"], worker="test").sweep(limits)
 
 
 @pytest.fixture
@@ -152,9 +129,12 @@ def about_queues(typed: Typed, file: Path) -> None:
     typed("audit list")
 
 
+def a_submit(ref: str) -> list[str]:
+    return ["-q", "billing", "-H", ref, "--payload", PAYLOAD, "--header", f"customer={HEADER}"]
+
+
 def submitted(typed: Typed, ref: str) -> str:
-    (_, _, _, _, *rest) = SUBMITTED
-    task_id: str = typed("submit", "-q", "billing", "-H", ref, *rest)["submitted"][0]["id"]
+    task_id: str = typed("submit", *a_submit(ref))["submitted"][0]["id"]
     return task_id
 
 
@@ -183,7 +163,7 @@ def test_whoever_asks_for_the_payload_gets_it(typed: Typed) -> None:
 
 def ended(process: "subprocess.Popen[str]") -> str:
     """All that it has printed, once it has ended rightly."""
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=HANGS)
     assert process.returncode == 0, err
     return out + err
 
@@ -194,7 +174,7 @@ def local(folder: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> str:
         for name, value in {**environment, "NO_PROXY": "127.0.0.1"}.items():
             monkeypatch.setenv(name, value)
         assert shell("queue", "apply", "-", given=QUEUES.encode()).code == 0
-        assert shell("submit", *SUBMITTED).code == 0
+        assert shell("submit", *a_submit("pays")).code == 0
         process.send_signal(signal.SIGTERM)
         return ended(process)
 
@@ -203,7 +183,7 @@ def init(folder: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> str:
     """Tables that are there already, with a task in them."""
     with AtomicMotoServer() as server:
         work_on(server, shell, monkeypatch)
-        assert shell("submit", *SUBMITTED).code == 0
+        assert shell("submit", *a_submit("pays")).code == 0
         again = shell("init")
         assert again.code == 0
         return again.out + again.err
@@ -215,7 +195,7 @@ def worker(folder: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> str:
     with AtomicMotoServer() as server:
         work_on(server, shell, monkeypatch)
         for ref in ("pays", "fails", "nobody-knows"):
-            shell("submit", "-q", "billing", "-H", ref, "--payload", PAYLOAD, "--header", f"customer={HEADER}")
+            shell("submit", *a_submit(ref))
         command = [RDQ, "worker", "till", "--drain", "--drain-horizon", "0s"]
         environment = {**os.environ, "AWS_DEFAULT_REGION": REGION, "PYTHONPATH": str(ROOT)}
         with subprocess.Popen(

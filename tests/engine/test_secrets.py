@@ -34,6 +34,7 @@ from tests.support.canary import (
     found_in,
 )
 from tests.support.events import event
+from tests.support.logs import AWS
 
 QUEUE: Final = "billing"
 BEATING: Final = "beating"
@@ -239,7 +240,7 @@ def test_what_is_harmless_is_not_taken_for_a_secret() -> None:
 def test_requests_are_logged_for_those_alone_who_ask_for_just_that(
     capsys: pytest.CaptureFixture[str], level: int, *, tells: bool
 ) -> None:
-    loggers = [logging.getLogger(name) for name in ("boto3", "botocore", "s3transfer", "urllib3")]
+    loggers = [logging.getLogger(name) for name in AWS]
     before = [logger.level for logger in loggers]
     heard = logging.StreamHandler(sys.stdout)
     with Outlets(capsys) as outlets:

@@ -8,7 +8,6 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
@@ -32,21 +31,6 @@ from tests.support.functions import ScriptedLambda, failed
 pytestmark = pytest.mark.usefixtures("function_logs")
 
 TABLES: Final = Tables("tasks", "dlq", "control", "audit")
-TILL: Final = """
-from rdq_core import Registry
-from tests.support.canary import MESSAGE, RESULT, VARIABLE
-
-registry = Registry(queues=["billing"])
-
-@registry.handler("pays")
-def pays(order: bytes) -> str:
-    return RESULT
-
-@registry.handler("fails")
-def fails(order: bytes) -> None:
-    card = VARIABLE.encode() + order
-    raise KeyError(MESSAGE, len(card))
-"""
 QUEUES: Final = {
     "billing": {
         "retry": {"max_attempts": "1"},
@@ -141,16 +125,12 @@ class Account:
 
 
 @pytest.fixture
-def account(
-    moto: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Account]:
+def account(moto: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
     """The functions, whose process logs at DEBUG whatever it can."""
     create_tables(moto.dynamodb, TABLES)
-    (tmp_path / "till.py").write_text(TILL, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
     routes = {"*": {"queue": "billing", "handler_ref": "pays"}}
     environment = {
-        "RDQ_REGISTRY": "till",
+        "RDQ_REGISTRY": "tests.support.till",
         "RDQ_SWEEPER_FUNCTION": "rdq-sweeper",
         "RDQ_INTAKE_ROUTES": json.dumps(routes),
         "AWS_LAMBDA_LOG_LEVEL": "DEBUG",
