@@ -12,7 +12,6 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final
 from rdq_core.client.rdq import Rdq
 from rdq_core.config.document import Document, document_of, parse_document
 from rdq_core.config.settings import Host
-from rdq_core.domain.units import parse_duration
 from rdq_core.engine.lane import NoLimit
 from rdq_core.engine.ports import EventSink
 from rdq_core.engine.report import SweepReport
@@ -41,6 +39,7 @@ from rdq_core.testing.draining import Drain
 from rdq_core.testing.functions import LocalFunctions
 from rdq_core.testing.history import History
 from rdq_core.testing.rigged import Failure, Failures, Rigged
+from rdq_core.testing.spans import Span, span_of
 
 if TYPE_CHECKING:
     from rdq_core.stores.dynamodb.schema import Tables
@@ -48,8 +47,6 @@ if TYPE_CHECKING:
 
 Queues = Mapping[str, Mapping[str, Any]] | str | Path
 """Each queue as under `queues` of a configuration file, or the path of such a file."""
-Span = str | timedelta
-"""As in "90s", "2h" or "7d", or a timedelta."""
 
 _numbers = count(1)
 _REGION: Final = "eu-central-1"
@@ -107,7 +104,7 @@ class Embedded:
         too: a long horizon plays out whole lives. Raises NotRegistered when `fail_next` has named a handler that is
         none of these.
         """
-        until = self.clock.now() + _span("horizon", horizon)
+        until = self.clock.now() + span_of("horizon", horizon)
         handlers = registry or self.registry
         if handlers is None:
             raise RuntimeError(
@@ -121,7 +118,7 @@ class Embedded:
 
     def sweep(self, *, horizon: Span = "0s") -> SweepReport:
         """`drain` as the sweeper function does it: all queues whose `handlers` are functions, on `functions`."""
-        until = self.clock.now() + _span("horizon", horizon)
+        until = self.clock.now() + span_of("horizon", horizon)
         served = [queue for queue, settings in self.parts.queues.all().items() if settings.host is Host.SWEEPER]
         sweeper = self.parts.sweeper(Registry(), serves=served, worker="test:1", host=Host.SWEEPER)
         drain = Drain(sweeper, self.parts.store, self.parts.queues, self.clock, served)
@@ -129,7 +126,7 @@ class Embedded:
 
     def advance(self, span: Span) -> None:
         """Let time pass, as in `advance("2h")`. Nothing runs by itself: call `drain`."""
-        self.clock.advance(_span("span", span))
+        self.clock.advance(span_of("span", span))
 
     # -- failures -----------------------------------------------------------------------------------------------------
 
@@ -242,13 +239,6 @@ def embedded(
         local = on_tables(client, queues, registry=registry, events=events)
         yield local
         local.check_failures_met()
-
-
-def _span(name: str, given: Span) -> timedelta:
-    try:
-        return parse_duration(given)
-    except ValueError as problem:
-        raise ValueError(f"{name}: {problem}") from None
 
 
 def _document(queues: Queues) -> Document:

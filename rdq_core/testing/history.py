@@ -7,13 +7,13 @@ Each step takes the next attempt; the last one says how it ended, and that there
 the whole history.
 """
 
-from datetime import timedelta
 from itertools import pairwise
 from typing import Self
 
 from rdq_core.domain.attempt import Attempt, Outcome
 from rdq_core.domain.task import Status, Task
-from rdq_core.domain.units import format_duration, parse_duration
+from rdq_core.domain.units import format_duration
+from rdq_core.testing.spans import Span, span_of
 
 Expected = type[BaseException] | str | None
 
@@ -49,12 +49,12 @@ class History:
             self._require(self._next("lapsed").outcome is Outcome.LEASE_EXPIRED, "a lease that ended")
         return self
 
-    def waited(self, *spans: str | timedelta) -> Self:
+    def waited(self, *spans: Span) -> Self:
         """The waits between the attempts, from the end of each to the start of the next, are exactly these."""
         attempts = self.task.attempts
         waits = [after.started_at - (before.finished_at or before.started_at) for before, after in pairwise(attempts)]
         told = ", ".join(map(format_duration, waits)) or "none"
-        expected = [_span(span) for span in spans]
+        expected = [span_of("waited", span) for span in spans]
         self._require(
             waits == expected, f"waits of {', '.join(map(format_duration, expected)) or 'none'}, not of {told}"
         )
@@ -73,13 +73,13 @@ class History:
         self._require(code is None or (task.failure is not None and task.failure.code == code), f"dead of {code}")
         return task
 
-    def pending(self, *, due_in: str | timedelta | None = None) -> Task:
+    def pending(self, *, due_in: Span | None = None) -> Task:
         """There were no more attempts yet: the task waits, and is due so long after the last one ended."""
         task = self._ended(Status.PENDING)
         if due_in is not None:
             last = task.attempts[-1].finished_at if task.attempts else task.created_at
             self._require(
-                task.next_attempt_at == (last or task.created_at) + parse_duration(due_in), f"due in {due_in}"
+                task.next_attempt_at == (last or task.created_at) + span_of("due_in", due_in), f"due in {due_in}"
             )
         return task
 
@@ -119,13 +119,6 @@ class History:
         if not holds:
             place = f"attempt {self._place}: " if self._place else ""
             raise AssertionError(f"{place}expected {wanted}\n{self}")
-
-
-def _span(span: str | timedelta) -> timedelta:
-    try:
-        return parse_duration(span)
-    except ValueError as problem:
-        raise ValueError(f"waited: {problem}") from None
 
 
 def _name(error: type[BaseException]) -> str:
