@@ -16,10 +16,10 @@ from rdq_core.domain.task import Task
 from rdq_core.engine.audit import Auditor
 from rdq_core.engine.ports import Clock, IdSource, QueueSource, TaskStore
 from rdq_core.engine.redrive import Redriver
-from rdq_core.errors import CorruptItem, StoreFailed, TaskConflict, TaskNotFound
+from rdq_core.errors import TaskConflict, TaskNotFound
 from rdq_core.ops.dead_letters import entries_of
 from rdq_core.ops.jobs import SETTLES_WITHIN, Jobs
-from rdq_core.ops.mutation import Mutation
+from rdq_core.ops.mutation import REFUSALS, Mutation
 from rdq_core.ops.orders import Operation, Order, check_edit, check_order
 from rdq_core.ops.preview import Preview, preview
 from rdq_core.ops.selection import named
@@ -141,7 +141,7 @@ class DeadLetterEditor:
                 if change is not None:
                     change(entry)
                     tally = replace(tally, done=tally.done + 1)
-            except (TaskConflict, TaskNotFound, StoreFailed, CorruptItem) as refusal:
+            except REFUSALS as refusal:
                 tally = tally.refused(refusal)
         return tally
 

@@ -3,8 +3,10 @@
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from rdq_core.errors import CorruptItem, RdqError, StoreFailed
+from rdq_core.errors import CorruptItem, RdqError, StoreFailed, TaskConflict, TaskNotFound
 
+REFUSALS: Final = (TaskConflict, TaskNotFound, StoreFailed, CorruptItem)
+"""What keeps one task from being changed, and the others not."""
 _REMEMBERED: Final = 20
 
 

@@ -10,15 +10,14 @@ from rdq_core.domain.times import format_time
 from rdq_core.engine.audit import Auditor
 from rdq_core.engine.cancel import Canceller
 from rdq_core.engine.ports import Candidate, Clock, IdSource, QueueSource, TaskStore
-from rdq_core.errors import CorruptItem, StoreFailed, TaskConflict, TaskNotFound
+from rdq_core.errors import TaskConflict, TaskNotFound
 from rdq_core.ops.cursors import Cursors, check_page_size, query_of
-from rdq_core.ops.mutation import Mutation
+from rdq_core.ops.mutation import REFUSALS, Mutation
 from rdq_core.ops.selection import named
 
 AT_ONCE: Final = 500
 """How many tasks of a queue one request stops at most."""
 _AHEAD: Final = timedelta(days=400)
-_REFUSALS: Final = (TaskConflict, TaskNotFound, StoreFailed, CorruptItem)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +105,7 @@ class TaskDesk:
         for task_id in wanted:
             try:
                 of_queues.setdefault(self._unended(task_id).queue, []).append(task_id)
-            except _REFUSALS as refusal:
+            except REFUSALS as refusal:
                 tally = tally.refused(refusal)
         for queue, stoppable in () if dry_run else of_queues.items():
             tally = tally.with_outcomes_of(self._stop(queue, stoppable, reason=reason, detail={}))
@@ -141,7 +140,7 @@ class TaskDesk:
                 try:
                     self._canceller.cancel(task_id, op_id=op_id)
                     done = replace(done, done=done.done + 1)
-                except _REFUSALS as refusal:
+                except REFUSALS as refusal:
                     done = done.refused(refusal)
             result.update(done.counts)
         return done
