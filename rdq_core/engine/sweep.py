@@ -69,17 +69,6 @@ class SweepLimits:
     shards: tuple[int, ...] | None = None
 
 
-def limits_within(
-    remaining: timedelta | None, *, now: datetime, handler_timeout: timedelta, margin: timedelta
-) -> SweepLimits:
-    """The limits of a sweep on a host that ends after `remaining`, with `margin` kept free for the last writes.
-
-    Zero, a negative time and None count as none left: nothing is claimed, and what runs is released at once.
-    """
-    ends_at = now + max((remaining or timedelta(0)) - margin, timedelta(0))
-    return SweepLimits(deadline=ends_at - handler_timeout, ends_at=ends_at)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepParts:
     """What a sweep works with. `serves` are the queues, `host` is the kind of host that this is.
