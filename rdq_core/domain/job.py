@@ -108,8 +108,8 @@ class Job:
             return not self.is_held(now)
         return self.state is JobState.OPEN and self.due_at <= now
 
-    def is_continued(self, earlier: "Job") -> bool:
-        """Whether this is the job that was `earlier` so: what it began with never changes."""
+    def continues(self, earlier: "Job") -> bool:
+        """Whether this is `earlier`, as it was or further on: what a job began with never changes."""
         return all(getattr(self, name) == getattr(earlier, name) for name in _BEGAN_WITH)
 
     def changed(self, **fields: Any) -> "Job":

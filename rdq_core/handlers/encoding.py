@@ -52,22 +52,22 @@ def _plain(value: object) -> object:
         import pydantic_core
 
         data = pydantic_core.to_jsonable_python(value, inf_nan_mode="constants")
-        refuse_bent(value, data)
+        refuse_lost_numbers(value, data)
         return data
     raise ValueError(f"has a value of type {type(value).__name__}, which is not JSON")
 
 
-def refuse_bent(value: object, data: object) -> None:
+def refuse_lost_numbers(value: object, data: object) -> None:
     """ValueError where `data`, which pydantic has made of `value`, has null for a number that JSON can't say.
 
     It writes NaN and infinities so wherever the type says no more than that anything, or a number or null, may stand.
     """
-    path = next(_bent(value, data, "$", depth=0), None)
+    path = next(_lost_numbers(value, data, "$", depth=0), None)
     if path is not None:
         raise ValueError(f"has NaN or an infinity at {path}")
 
 
-def _bent(value: object, data: object, path: str, *, depth: int) -> Iterator[str]:
+def _lost_numbers(value: object, data: object, path: str, *, depth: int) -> Iterator[str]:
     if data is None:
         if isinstance(value, float) and not math.isfinite(value):
             yield path
@@ -75,7 +75,7 @@ def _bent(value: object, data: object, path: str, *, depth: int) -> Iterator[str
         given = dict(_children(_fields(value)))
         for step, item in _children(data):
             if step in given:
-                yield from _bent(given[step], item, f"{path}{step}", depth=depth + 1)
+                yield from _lost_numbers(given[step], item, f"{path}{step}", depth=depth + 1)
 
 
 def _fields(value: object) -> object:

@@ -7,7 +7,7 @@ and so are unknown fields, however deep, unless a reader is told to let them pas
 from typing import Any, Literal
 
 from rdq_core.handlers.decoding import adapter_of, misfit, name_of, read_json
-from rdq_core.handlers.encoding import encode_json, refuse_bent
+from rdq_core.handlers.encoding import encode_json, refuse_lost_numbers
 
 
 class StrictJson:
@@ -27,7 +27,7 @@ class StrictJson:
             raise ValueError(f"does not fit {self._name}: a {type(value).__name__} with no JSON form") from None
         content = encode_json(data)
         if b"null" in content:
-            refuse_bent(value, data)
+            refuse_lost_numbers(value, data)
         self.decode(content)
         return content
 

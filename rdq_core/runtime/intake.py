@@ -58,7 +58,7 @@ class IntakeFunction:
         that whoever sent it keeps it; a batch's refusals are told, and stay in SQS.
 
         `request_id` is the invocation's, which Lambda keeps when it tries again: a submit without an id and a key is
-        one task then too.
+        one task then too. None: each call of such a submit is a task of its own.
         """
         if isinstance(event, Mapping) and isinstance(event.get("Records"), list):
             return self._take_batch(event["Records"])

@@ -76,7 +76,8 @@ class SweeperFunction:
         self._registry = load_registry(host.environ[REGISTRY]) if host.environ.get(REGISTRY) else Registry()
         self._rdq = rdq_of(host.parts) if rdq_of is not None and self._registry.repairs else None
         self._places = Places(host.parts.wakefulness, clock=host.parts.clock, on_error=host.parts.on_error)
-        self._help_above, self._help_share = (_threshold(host.environ, name) for name in (HELP_ABOVE, HELP_SHARE))
+        self._help_above = _threshold(host.environ, HELP_ABOVE)
+        self._help_share = _threshold(host.environ, HELP_SHARE)
         self._gauges = Gauges(host.parts, host.metrics)
 
     def sweep(self, order: SweepOrder, invocation: Invocation) -> dict[str, Any]:

@@ -21,7 +21,7 @@ class MemoryJobs:
             present = self._open.get(job.id) or self._ended.get(job.id)
             if present is None:
                 self._open[job.id] = job
-            elif not present.is_continued(job):
+            elif not present.continues(job):
                 raise StoreFailed(f"job {job.id} is there already", may_have_happened=False)
 
     def get(self, job_id: str) -> Job | None:

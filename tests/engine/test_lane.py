@@ -14,6 +14,7 @@ from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import StoreFailed
 from tests.engine.world import NOW_ONLY, QUEUE, World
+from tests.support.processes import HANGS
 
 
 class OneBucket:
@@ -300,7 +301,7 @@ def test_a_stop_does_not_wait_for_a_hanging_reconciler() -> None:
 
     def hangs(_rdq: object) -> None:
         stop.request()
-        release.wait(20)
+        release.wait(HANGS)
         ended.append("hangs")
 
     world.registry.reconciler("hangs", timeout="1h")(hangs)

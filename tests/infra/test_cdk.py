@@ -142,9 +142,6 @@ def test_nothing_is_found_but_what_has_a_reason(synthesised: Path) -> None:
 
 ASKED_TWICE: Final = """
 import json
-import subprocess
-import sys
-import zipfile
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam

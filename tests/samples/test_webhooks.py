@@ -90,7 +90,7 @@ def is_anybody_left(group: int) -> bool:
 def test_a_demo_that_is_stopped_leaves_no_worker_behind(number: signal.Signals) -> None:
     with started() as process:
         process.send_signal(number)
-        process.communicate(timeout=60)
+        process.communicate(timeout=HANGS)
     assert process.returncode == INTERRUPTED
     assert not is_anybody_left(process.pid)
 
@@ -98,7 +98,7 @@ def test_a_demo_that_is_stopped_leaves_no_worker_behind(number: signal.Signals) 
 def test_a_demo_that_is_killed_leaves_no_worker_behind() -> None:
     with started() as process:
         process.kill()
-    until(lambda: not is_anybody_left(process.pid), patience=60, every=0.05)
+    until(lambda: not is_anybody_left(process.pid), patience=HANGS, every=0.05)
 
 
 def changed(seed: int) -> tuple[bytes, dict[str, int]]:

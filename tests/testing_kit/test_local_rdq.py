@@ -11,6 +11,7 @@ import pytest
 from rdq_core import Abort, Registry, RetryAfter, TaskContext
 from rdq_core.errors import ConfigInvalid, NotRegistered, StoreFailed
 from rdq_core.testing.embedded import Embedded, in_memory
+from tests.support.processes import HANGS
 
 QUEUES = {"billing": {"retry": {"max_attempts": 5, "initial_backoff": "1h", "max_backoff": "7d"}, "index_shards": 2}}
 
@@ -83,7 +84,7 @@ def test_a_test_that_forgets_to_drain_is_told(tmp_path: Path, store: str) -> Non
     (tmp_path / "conftest.py").write_text(f"import pytest\n\n@pytest.fixture\ndef rdq_store():\n    return {store!r}\n")
     (tmp_path / "test_forgetful.py").write_text(FORGETFUL)
     command = [sys.executable, "-m", "pytest", "-q", str(tmp_path)]
-    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False).stdout
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANGS, check=False).stdout
     assert "1 passed, 1 error" in told
     assert "AssertionError: fail_next('charge') had no effect: no attempt was run since" in told
 

@@ -35,7 +35,7 @@ class DynamoJobs:
         except ConditionFailed as refused:
             # Our own, of which the answer was lost: others may have gone on with it, or brought it to its end.
             there = _readable(row for row in refused.rows.values() if row)
-            if not any(each.is_continued(job) for each in there):
+            if not any(each.continues(job) for each in there):
                 raise StoreFailed(f"job {job.id} is there already", may_have_happened=False) from None
 
     def get(self, job_id: str) -> Job | None:
