@@ -17,6 +17,7 @@ from rdq_core.errors import InputInvalid
 PageSize = Annotated[int, typer.Option(help="How many at most, 1 to 500.")]
 Cursor = Annotated[str | None, typer.Option(help="Where the page before ended, with the same conditions.")]
 PAGE: Final = 50
+"""How many a page of a list has, unless somebody says otherwise."""
 
 
 def next_page(command: str, cursor: str | None, page_size: int, **conditions: str | None) -> list[str]:
