@@ -298,18 +298,23 @@ def test_json_that_is_nested_too_deeply_is_corrupt() -> None:
         Reader({str(Attr.META): {"B": b"[" * 3000}}, "a body").maybe_json(Attr.META)
 
 
+def edit_by_hand(world: World, table: str, key: dict[str, Any], **number: str) -> None:
+    ((name, odd),) = number.items()
+    world.client.update_item(
+        TableName=table,
+        Key=key,
+        UpdateExpression=f"SET {name} = :odd",
+        ExpressionAttributeValues={":odd": {"N": odd}},
+    )
+
+
 @pytest.mark.parametrize("dead_at", ["1.5", "-1E-130", "1E+125"])
 @pytest.mark.parametrize("limit", [1, 10])
 def test_an_entry_with_no_whole_number_as_its_time_stops_no_list(world: World, dead_at: str, limit: int) -> None:
     first, odd, last = (encode_id(number) for number in (1, 2, 3))
     for task_id in (first, odd, last):
         world.dead(task_id)
-    world.client.update_item(
-        TableName=TABLES.dlq,
-        Key={"task_id": {"S": odd}, "kind": {"S": "D"}},
-        UpdateExpression="SET dead_at = :odd",
-        ExpressionAttributeValues={":odd": {"N": dead_at}},
-    )
+    edit_by_hand(world, TABLES.dlq, {"task_id": {"S": odd}, "kind": {"S": "D"}}, dead_at=dead_at)
     listed, page = [], world.store.dead(QUEUE, limit=limit)
     listed += [entry.task_id for entry in page.items]
     while page.next is not None:
@@ -323,11 +328,6 @@ def test_a_row_with_no_time_as_its_due_time_is_counted_and_stops_no_count(world:
     odd, good = encode_id(1), encode_id(2)
     world.submit(odd)
     world.submit(good)
-    world.client.update_item(
-        TableName=TABLES.tasks,
-        Key={"task_id": {"S": odd}, "kind": {"S": "T"}},
-        UpdateExpression="SET due_at = :odd",
-        ExpressionAttributeValues={":odd": {"N": due_at}},
-    )
+    edit_by_hand(world, TABLES.tasks, {"task_id": {"S": odd}, "kind": {"S": "T"}}, due_at=due_at)
     counts = world.store.counts(QUEUE)
     assert (counts.pending, counts.oldest_due_at) == (2, world.now)
