@@ -23,13 +23,14 @@ QUEUE: Final = "billing"
 FUNCTION: Final = "def handler(event, context):\n    return None\n"
 ASLEEP_AFTER: Final = 5.0
 PATIENCE: Final = 60.0
+TIMES: Final = {"handler_timeout": "2m", "lease": "10m"}
 
 
 def main(samples: int) -> None:
     with Ministack() as server, tempfile.TemporaryDirectory() as folder:
         shop = Deployment(Engine("ministack", access_key="000000000001", endpoint_url=server.endpoint_url))
         shop.deploy("charge-fn", "charge.handler", code={"charge.py": FUNCTION}, EFFECTS=str(Path(folder) / "effects"))
-        shop.configure(QUEUE, handlers={"charge": {"function": "charge-fn"}}, execution={"handler_timeout": "10s"})
+        shop.configure(QUEUE, handlers={"charge": {"function": "charge-fn"}}, execution=TIMES)
         sweeper = shop.deploy("rdq-sweeper", "functions.sweeper.handler")
         shop.deploy("rdq-kick", "functions.kick.handler", RDQ_SWEEPER_FUNCTION=sweeper)
         shop.follow_the_stream("rdq-kick")

@@ -23,7 +23,17 @@ def test_each_function_has_a_log_with_an_end(stack: Template) -> None:
 def test_each_alarm_goes_to_the_topic(stack: Template) -> None:
     for name, alarm in of_type(stack, "AWS::CloudWatch::Alarm").items():
         assert alarm.get("AlarmActions") == [{"Ref": "AlarmTopic"}], name
-        assert alarm["TreatMissingData"] == "notBreaching", name
+        silence = "breaching" if name == "NoSweepsAlarm" else "notBreaching"
+        assert alarm["TreatMissingData"] == silence, name
+
+
+def test_that_nothing_sweeps_is_heard_of(stack: Template) -> None:
+    """Every other alarm lives on what sweeps tell: without them there is nothing to hear."""
+    alarm = properties(stack, "NoSweepsAlarm")
+    assert (alarm["Namespace"], alarm["MetricName"], alarm["Statistic"]) == ("AWS/Lambda", "Invocations", "Sum")
+    assert alarm["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": "SweeperFunction"}}]
+    assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("LessThanThreshold", 1)
+    assert alarm["Period"] * alarm["EvaluationPeriods"] == 600
 
 
 def test_alarms_can_publish_to_the_encrypted_topic(stack: Template) -> None:
