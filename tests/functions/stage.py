@@ -46,6 +46,7 @@ class Stage:
         options.setdefault("content_type", "application/json")
         return [self.world.submit(b'{"order": 17}', **options) for _ in range(number)]
 
-    def sweep(self, event: object = None, *, seconds: float = 60) -> dict[str, Any]:
-        invocation = Invocation(function=ARN, worker="lambda:sweeper/1", remaining=timedelta(seconds=seconds))
+    def sweep(self, event: object = None, *, seconds: float | None = 60) -> dict[str, Any]:
+        remaining = None if seconds is None else timedelta(seconds=seconds)
+        invocation = Invocation(function=ARN, worker="lambda:sweeper/1", remaining=remaining)
         return SweeperFunction(self.host).sweep(SweepOrder.of(event), invocation)

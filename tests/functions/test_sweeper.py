@@ -159,8 +159,8 @@ def test_a_queue_that_does_not_fit_at_all_is_told_each_time_and_not_served(capsy
     assert capsys.readouterr().out.count('"unservable":[1.0]') == 4
 
 
-@pytest.mark.parametrize("seconds", [0, -1, 3])
-def test_without_time_it_claims_nothing(seconds: float) -> None:
+@pytest.mark.parametrize("seconds", [0, -1, 3, None])
+def test_without_time_it_claims_nothing(seconds: float | None) -> None:
     stage = Stage()
     stage.submit()
     assert stage.sweep(seconds=seconds)["total"]["claimed"] == 0
