@@ -22,7 +22,7 @@ from rdq_core.engine.ports import Handler
 from rdq_core.engine.submit import Draft
 from rdq_core.errors import ConfigInvalid, InputInvalid, RdqError
 from rdq_core.handlers.registry import Registry
-from rdq_core.handlers.sources import draft_of_message, group_of
+from rdq_core.handlers.sources import draft_of_message, group_of, records_of
 from rdq_core.handlers.trial import trial_context
 from rdq_core.runtime.invocation import remaining_of, worker_name
 from rdq_core.runtime.wiring import Parts
@@ -59,7 +59,7 @@ def sqs_consumer(rdq: Rdq, queue: str, ref: str) -> Callable[[Callable[..., Any]
 def _consume_all(consumer: "_Consumer", event: Mapping[str, Any], context: Any) -> dict[str, Any]:
     stays: list[object] = []
     blocked: set[str] = set()
-    for record in _records_of(event):
+    for record in records_of(event):
         group = group_of(record)
         if group in blocked or not _has_time(context) or not consumer.consume(record, context):
             stays.append(record.get("messageId"))
@@ -67,13 +67,6 @@ def _consume_all(consumer: "_Consumer", event: Mapping[str, Any], context: Any) 
                 blocked.add(group)
     # An answer with an id that isn't in the batch would fail all of it.
     return {"batchItemFailures": [{"itemIdentifier": each} for each in stays if each and isinstance(each, str)]}
-
-
-def _records_of(event: object) -> list[Mapping[str, Any]]:
-    records = event.get("Records") if isinstance(event, Mapping) else None
-    if not isinstance(records, list):
-        raise InputInvalid("event", "is not SQS's: it has no list of Records", hint="call it by an SQS event source")
-    return records
 
 
 def _has_time(context: Any) -> bool:

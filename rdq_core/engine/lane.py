@@ -60,8 +60,10 @@ class Lane:
         now = self._clock.now()
         if self._no_token_until is not None and now < self._no_token_until:
             return None
-        while (candidate := self._following() or self._feed.next(settings, until=until, poll=poll)) is not None:
-            if self._takes_key(candidate, now):
+        while (
+            candidate := (in_line := self._following()) or self._feed.next(settings, until=until, poll=poll)
+        ) is not None:
+            if in_line is not None or self._takes_key(candidate, now):
                 return candidate if self._may_start(candidate, settings, now, slots=slots, poll=poll) else None
             self._on_deferred()
             if not self._feed.waiting:
@@ -88,7 +90,9 @@ class Lane:
             del self._held[key]
             followers = self._followers.get(key)
             if followers:
-                self._next_in_line.append(followers.pop(next(iter(followers))))
+                follower = followers.pop(next(iter(followers)))
+                self._next_in_line.append(follower)
+                self._held[key] = follower.task_id  # before another of the key is read
             if not followers:
                 self._followers.pop(key, None)
 
@@ -169,8 +173,6 @@ class Lane:
         with self._lock:
             self._no_token_until = until
             self._next_in_line.appendleft(candidate)
-            if candidate.concurrency_key is not None:
-                self._held.pop(candidate.concurrency_key, None)
 
 
 class NoLimit:

@@ -51,20 +51,19 @@ class Reconcilers:
     def run(self, stop: Stop, *, until: datetime | None = None) -> None:
         """Run each one, waiting for it no longer than its time limit, up to `until`, or when `stop` is requested.
 
-        After a stop none is started; one that is under way goes on, and nobody waits for it.
+        After either none is started; one that is under way goes on, and nobody waits for it.
         """
         for run in self._runs:
-            if stop.requested:
+            left = None if until is None else until - self._clock.now()
+            if stop.requested or (left is not None and left <= timedelta(0)):
                 return
-            patience = run.reconciler.timeout
-            if until is not None:
-                patience = min(patience, until - self._clock.now())
-            if run.start():
-                self._wait_for(run, stop, patience)
+            if (done := run.start()) is not None:
+                patience = run.reconciler.timeout
+                self._wait_for(run, done, stop, patience if left is None else min(patience, left))
 
-    def _wait_for(self, run: "_Run", stop: Stop, patience: timedelta) -> None:
-        with stop.waking(run.changed):
-            if not (stop.requested or self._sleeper.wait(run.changed, patience / timedelta(seconds=1))):
+    def _wait_for(self, run: "_Run", done: threading.Event, stop: Stop, patience: timedelta) -> None:
+        with stop.waking(done):
+            if not (stop.requested or self._sleeper.wait(done, patience / timedelta(seconds=1))):
                 error = TimeoutError(f"not done within {patience}")
                 self._on_error(error, where=f"reconciler {run.reconciler.name}")
 
@@ -72,32 +71,29 @@ class Reconcilers:
 class _Run:
     def __init__(self, reconciler: Reconciler, on_error: ErrorSink) -> None:
         self.reconciler = reconciler
-        self.changed = threading.Event()
         self._is_running = False
         self._on_error = on_error
 
-    def start(self) -> bool:
-        """Start it, unless it is still running from an earlier cycle."""
+    def start(self) -> threading.Event | None:
+        """Start it; what is set at its end. None when it is still running from an earlier cycle, or has no thread."""
         if self._is_running:
-            return False
+            return None
         self._is_running = True
-        self.changed.clear()
-        thread = threading.Thread(target=self._call, name=f"rdq-reconciler-{self.reconciler.name}", daemon=True)
+        done = threading.Event()  # of this start alone: the one before may be about to set its own
+        name = f"rdq-reconciler-{self.reconciler.name}"
         try:
-            thread.start()
+            threading.Thread(target=self._call, args=(done,), name=name, daemon=True).start()
         except RuntimeError as no_thread:
-            self._end()
+            self._is_running = False
             self._on_error(no_thread, where=f"reconciler {self.reconciler.name}")
-        return True
+            return None
+        return done
 
-    def _call(self) -> None:
+    def _call(self, done: threading.Event) -> None:
         try:
             self.reconciler.call()
         except BaseException as error:  # noqa: BLE001 - whatever it raises, the sweep goes on
             self._on_error(error, where=f"reconciler {self.reconciler.name}")
         finally:
-            self._end()
-
-    def _end(self) -> None:
-        self._is_running = False
-        self.changed.set()
+            self._is_running = False
+            done.set()

@@ -18,6 +18,19 @@ from rdq_core.handlers.aws_lambda.reports import reported_error
 from rdq_core.handlers.encoding import JSON, TEXT, encode_json
 
 _FIFO: Final = ".fifo"
+_CALLED_BY: Final = "call it by an SQS event source"
+
+
+def records_of(event: object) -> list[Any]:
+    """The records of an SQS batch. Raises InputInvalid for another event, and another service's batch: that would take
+    an answer without ids for success.
+    """
+    records = event.get("Records") if isinstance(event, Mapping) else None
+    if not isinstance(records, list):
+        raise InputInvalid("event", "is not SQS's: it has no list of Records", hint=_CALLED_BY)
+    if records and not any(isinstance(each, Mapping) and each.get("messageId") for each in records):
+        raise InputInvalid("event", "is not SQS's: its Records have no messageId", hint=_CALLED_BY)
+    return records
 
 
 def draft_of_message(record: object, *, queue: str, handler_ref: str, now: datetime) -> Draft:

@@ -26,6 +26,7 @@ from rdq_core.handlers.sources import (
     event_bytes,
     group_of,
     is_destination_record,
+    records_of,
 )
 from rdq_core.ops.lines import task_lines
 from rdq_core.runtime.hosting import FunctionHost
@@ -61,7 +62,7 @@ class IntakeFunction:
         one task then too. None: each call of such a submit is a task of its own.
         """
         if isinstance(event, Mapping) and isinstance(event.get("Records"), list):
-            return self._take_batch(event["Records"])
+            return self._take_batch(records_of(event))
         draft = self._draft_of(event)
         if draft.id is None and draft.key is None and request_id is not None:
             draft = replace(draft, id=ids.derive_id(draft.queue, f"rdq.invocation {request_id}"))

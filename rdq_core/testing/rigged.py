@@ -29,6 +29,8 @@ class Failures:
         kind: object = error if isinstance(error, type) else type(error)
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             raise TypeError(f"an attempt ends in an exception, not in a {type(error).__name__}")
+        if isinstance(error, type):
+            _check_raisable(error)
         if times < 1:
             raise ValueError(f"times counts from 1, not from {times}")
         with self._lock:
@@ -92,3 +94,11 @@ class Rigged:
             return handler.call(given, ctx)
 
         return call
+
+
+def _check_raisable(kind: type[BaseException]) -> None:
+    """Raising a class makes one of it without arguments, and an attempt would end in that going wrong."""
+    try:
+        kind()
+    except TypeError as problem:
+        raise TypeError(f"a {kind.__name__} can't be raised by its class; give one that is made: {problem}") from None

@@ -182,7 +182,7 @@ class _Refuses(MemoryStore):
         raise StoreFailed("storage did not answer", may_have_happened=True)
 
 
-@pytest.mark.parametrize("given", [{"order": 1}, {"Records": None}, [], None])
+@pytest.mark.parametrize("given", [{"order": 1}, {"Records": None}, {"Records": [{"s3": {}}]}, [], None])
 def test_an_event_that_is_not_of_sqs_is_refused_by_name(given: Any) -> None:
     consume = sqs_consumer(World().rdq, QUEUE, "charge")(Picky())
     with pytest.raises(InputInvalid, match="event: is not SQS's"):

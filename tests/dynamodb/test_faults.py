@@ -116,12 +116,20 @@ def test_patience_ends_and_tells_that_nothing_happened(world: World) -> None:
     assert len(world.sleeper.slept) == MAX_TRIES - 1
 
 
+def damages_answer(_request: Request, send: Callable[[], Any]) -> Any:
+    """The request is carried out, and on its way back the answer is damaged, which its checksum shows."""
+    answer, error = send()
+    answer[0].headers["x-amz-crc32"] = "1"
+    return answer, error
+
+
+@pytest.mark.parametrize("first", [LosesAnswer(), damages_answer], ids=["answer lost", "answer damaged"])
 @pytest.mark.parametrize("last", [LosesRequest(), Rejects("ThrottlingException")], ids=["not sent", "throttled"])
-def test_what_became_of_tries_that_botocore_made_by_itself_is_known(world: World, last: Fault) -> None:
+def test_what_became_of_tries_that_botocore_made_by_itself_is_known(world: World, first: Fault, last: Fault) -> None:
     client = world.engine.client("dynamodb", attempts=2)
     parts = connect(client, TABLES, clock=world.clock, sleeper=world.sleeper, events=Quiet())
     with FaultScript(client) as faults:
-        faults.lose_answer("PutItem")
+        faults.add(first, "PutItem")
         faults.add(last, "PutItem", nth=2, times=None)
         with pytest.raises(StoreFailed) as failed:
             parts.store.submit(a_task(created_at=world.now), shards=SHARDS)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import (
+    ChecksumError,
     ClientError,
     ConnectTimeoutError,
     EndpointConnectionError,
@@ -58,6 +59,7 @@ UNANSWERED = [
     (EndpointConnectionError(endpoint_url="x"), Kind.NOT_SENT),
     (ConnectTimeoutError(endpoint_url="x"), Kind.NOT_SENT),
     (ReadTimeoutError(endpoint_url="x"), Kind.BROKEN),
+    (ChecksumError(checksum_type="crc32", expected_checksum="1", actual_checksum="2"), Kind.BROKEN),
     (NoCredentialsError(), Kind.UNAVAILABLE),
     (ParamValidationError(report="x"), Kind.BUG),
 ]

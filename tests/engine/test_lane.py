@@ -1,4 +1,6 @@
 import threading
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -8,11 +10,14 @@ import pytest
 from rdq_core import Status
 from rdq_core.config.settings import Host, RateLimit
 from rdq_core.domain.rate import take
+from rdq_core.engine.feed import Feed
+from rdq_core.engine.lane import Lane, NoLimit
 from rdq_core.engine.ports import Candidate, Page
 from rdq_core.engine.reconcile import Reconciler
 from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import StoreFailed
+from rdq_core.testing.clock import NoJitter
 from tests.engine.world import NOW_ONLY, QUEUE, World
 from tests.support.processes import HANGS
 
@@ -322,6 +327,49 @@ def test_a_hanging_reconciler_takes_no_more_than_the_time_in_which_may_be_claime
     world.sweep(SweepLimits(deadline=world.clock.now() + timedelta(seconds=10)))
     release.set()
     assert [str(error) for _, error in world.told.errors] == ["not done within 0:00:10"]
+
+
+def test_no_reconciler_is_started_when_the_time_in_which_may_be_claimed_is_over() -> None:
+    world, started = World(), []
+    world.registry.reconciler("slow")(lambda _rdq: world.clock.advance("10s"))
+    world.registry.reconciler("next")(lambda _rdq: started.append("next"))
+    world.sweep(SweepLimits(deadline=world.clock.now() + timedelta(seconds=10)))
+    assert (started, world.told.errors) == ([], [])
+
+
+class Reading(Feed):
+    """Reads these candidates one by one. While it reads the last one, the run of the first ends."""
+
+    lane: Lane
+
+    def __init__(self, world: World, candidates: Sequence[Candidate]) -> None:
+        super().__init__(QUEUE, world.store, clock=world.clock, jitter=NoJitter(), on_error=world.told.on_error)
+        self._first, *_ = self._left = deque(candidates)
+
+    def next(self, *_arguments: object, **_options: object) -> Candidate | None:
+        if len(self._left) == 1:
+            self.lane.ended(self._first)
+        return self._left.popleft() if self._left else None
+
+
+def test_a_run_that_ends_while_a_page_is_read_is_followed_by_the_first_in_line() -> None:
+    world = World()
+    settings, now = world.parts.queues.settings(QUEUE), world.clock.now()
+    told: dict[str, Any] = {
+        "queue": QUEUE,
+        "due_at": now,
+        "status": Status.PENDING,
+        "fencing_token": 0,
+        "handler_ref": "charge",
+    }
+    feed = Reading(world, [Candidate(task_id=name, concurrency_key="ann", **told) for name in "123"])
+    feed.lane = lane = Lane(QUEUE, feed, NoLimit(), clock=world.clock, on_deferred=lambda: None)
+
+    def hands_out() -> str | None:
+        found = lane.next(settings, until=now, poll=timedelta(seconds=1), slots=1)
+        return found.task_id if found else None
+
+    assert [hands_out() for _ in range(4)] == ["1", None, None, "2"]
 
 
 def test_a_limiter_that_cannot_be_reached_is_told_and_holds_the_work_back() -> None:

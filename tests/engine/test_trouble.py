@@ -90,6 +90,32 @@ def test_a_reconciler_whose_thread_cannot_be_started_is_told_and_tried_in_the_ne
     assert ran == [1]
 
 
+def test_the_late_end_of_a_reconciler_is_not_taken_for_the_end_of_its_next_run() -> None:
+    world, waited_for, running = World(), [], threading.Event()
+    running.set()
+
+    class EndsTheFirstLate:
+        def wait(self, event: threading.Event, _seconds: float) -> bool:
+            waited_for.append(event)
+            waited_for[0].set()
+            return event.is_set() and len(waited_for) > 1
+
+    reconcilers = Reconcilers(
+        [Reconciler("pending", lambda: running.wait(20), timedelta(seconds=5))],
+        clock=world.clock,
+        sleeper=EndsTheFirstLate(),
+        on_error=world.told.on_error,
+    )
+    reconcilers.run(Stop())
+    for thread in threading.enumerate():
+        if thread.name == "rdq-reconciler-pending":
+            thread.join()
+    running.clear()
+    reconcilers.run(Stop())
+    running.set()
+    assert len(waited_for) == len(world.told.errors) == 2
+
+
 def test_a_bug_in_a_store_costs_one_task_its_turn_and_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(dispatch={"concurrency": 1})
     world.handler(lambda _order: None)

@@ -118,6 +118,13 @@ class TestSqs:
         assert stage.take(batch) == {"batchItemFailures": []}
         assert (stage.waiting, len(stage.world.told.errors)) == (2, 1)
 
+    @pytest.mark.parametrize(
+        "record", [{"eventSource": "aws:s3", "s3": {}}, {"EventSource": "aws:sns", "Sns": {"Message": "x"}}, None]
+    )
+    def test_a_batch_of_another_service_is_refused_for_its_sender_to_keep(self, record: object) -> None:
+        with pytest.raises(InputInvalid, match="is not SQS's"):
+            Intake().take({"Records": [record]})
+
     def test_a_message_of_a_source_without_a_route_stays(self) -> None:
         stage = Intake(json.dumps({"arn:aws:sqs:eu-central-1:123456789012:others": {"queue": "q", "handler_ref": "h"}}))
         assert len(failures(stage.take(event("sqs")))) == 2

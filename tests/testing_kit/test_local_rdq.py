@@ -98,6 +98,14 @@ def test_a_failure_may_be_a_class_and_must_be_an_exception(local_rdq: Embedded) 
         local_rdq.fail_next("charge", "gone")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("error", [RetryAfter, Abort, UnicodeDecodeError])
+def test_a_class_that_needs_arguments_is_refused_when_it_is_asked_for(
+    local_rdq: Embedded, error: type[Exception]
+) -> None:
+    with pytest.raises(TypeError, match=rf"{error.__name__} .*; give one that is made"):
+        local_rdq.fail_next("charge", error)
+
+
 def test_spans_without_a_unit_are_refused_by_their_name(local_rdq: Embedded) -> None:
     for name, call in (
         ("horizon", lambda: local_rdq.drain(horizon=60)),  # type: ignore[arg-type]

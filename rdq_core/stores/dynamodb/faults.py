@@ -16,6 +16,7 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from botocore.exceptions import (
+    ChecksumError,
     ClientError,
     CredentialRetrievalError,
     HTTPClientError,
@@ -144,7 +145,8 @@ def _unanswered(error: Exception) -> Kind:
     if isinstance(error, NotConnected) and not isinstance(error, SSLError):
         return Kind.NOT_SENT
     # From here on a connection stood, so the request may have arrived.
-    return Kind.BROKEN if isinstance(error, HTTPClientError | IncompleteReadError | SSLError) else Kind.BUG
+    is_broken = isinstance(error, HTTPClientError | IncompleteReadError | SSLError | ChecksumError)
+    return Kind.BROKEN if is_broken else Kind.BUG
 
 
 def denied(error: Exception) -> tuple[str, str] | None:

@@ -17,7 +17,7 @@ class Tries:
     """What is known of the tries of some calls."""
 
     in_doubt = False
-    """Whether one of them failed, and may have been carried out all the same."""
+    """Whether one of them may have been carried out. That of a call which comes back as done is no news."""
 
 
 class _Watched(threading.local):
@@ -54,4 +54,7 @@ def _on_try(
 def _may_have_happened(response: tuple[Any, dict[str, Any]] | None, error: Exception | None) -> bool:
     if error is not None:
         return understand(error).kind.may_have_happened
-    return response is not None and "Error" in response[1] and understand_answer(response[1]).kind.may_have_happened
+    if response is None:
+        return False
+    # An answer of success may have been damaged on its way; then botocore tries again, and the next one may be refused.
+    return "Error" not in response[1] or understand_answer(response[1]).kind.may_have_happened
