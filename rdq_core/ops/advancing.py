@@ -129,7 +129,9 @@ class Advancer:
             ended = after_page(seen, order, treated, began=began, now=self._clock.now())
             if self._jobs.replace(seen, ended):
                 return self._filed(ended) if ended.state.is_over else ended
-            seen = self._present(job)  # a person has paused or cancelled it meanwhile
+            before, seen = seen, self._present(job)  # a person has paused or cancelled it meanwhile
+            if seen == before:
+                break  # and somebody has filed it: nothing changes it any more
         return seen
 
     def _side_by_side(self, treat: Callable[[Seen], Treated], page: Sequence[Seen]) -> list[Treated]:

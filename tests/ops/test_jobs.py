@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rdq_core.domain.job import JobState
+from rdq_core.domain.job import Job, JobState
 from rdq_core.domain.lifecycle import Edit
 from rdq_core.engine.ports import Phase
 from rdq_core.errors import InputInvalid, QueueNotFound, TaskConflict, TaskNotFound
@@ -311,6 +311,26 @@ def test_a_cancelled_job_leaves_the_rest(crew: Crew) -> None:
             request(job.id, crew.parts.auditor(ANN))
     with pytest.raises(TaskConflict, match="cancelled already"):
         crew.jobs().pause(job.id)
+
+
+def test_a_job_that_is_cancelled_and_filed_under_an_empty_page_holds_nobody_up(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, others = crew.parts.jobs, [crew.jobs()]
+    replaced = store.replace
+
+    def meanwhile(seen: Job, job: Job) -> bool:
+        done = replaced(seen, job)
+        if others:  # the page is written down; before it is counted others end the job and put it away
+            desk = others.pop()
+            desk.cancel(job.id, crew.parts.auditor(ANN))
+            desk.advance(job.id)
+        return done
+
+    started = crew.start()
+    monkeypatch.setattr(store, "replace", meanwhile)
+    assert crew.jobs().advance(started.id).state is JobState.CANCELLED
+    assert [job.state for job in crew.jobs().list()] == [JobState.CANCELLED]
 
 
 def test_there_is_no_job_that_nobody_started(crew: Crew) -> None:
