@@ -1,4 +1,6 @@
-"""A sweep of a queue that has fallen behind: the requests that its claims take, whatever is due behind them."""
+"""A sweep of a queue that has fallen behind: the requests that its claims take, whatever is due
+behind them.
+"""
 
 from collections import Counter
 from datetime import datetime, timedelta
@@ -18,10 +20,11 @@ _STORED: Final = 200
 
 
 class Behind:
-    """A DynamoDB client whose due index can go on, behind what is stored, with as many entries as it takes.
+    """A DynamoDB client whose due index can go on, behind what is stored, with as many entries as
+    it takes.
 
-    No engine for tests could hold them: each query of moto or ministack goes through the whole table. It counts the
-    requests, and the index entries that they were answered.
+    No engine for tests could hold them: each query of moto or ministack goes through the whole
+    table. It counts the requests, and the index entries that they were answered.
     """
 
     def __init__(self, client: Any) -> None:

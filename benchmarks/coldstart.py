@@ -1,10 +1,12 @@
-"""What rdq adds to a submitter's cold start: time and memory over bare boto3, in fresh interpreters of one run.
+"""What rdq adds to a submitter's cold start: time and memory over bare boto3, in fresh interpreters
+of one run.
 
     python benchmarks/coldstart.py [ROUNDS]
 
-Three programs take turns, each from its first import to the answer of its first write, on a moto server of this
-process: boto3 alone, an rdq submit whose id is derived from a key, and one that mints its id. The medians are compared,
-since single runs on a busy machine say little. Goals: 1.15 without minting, 1.3 with. Needs Linux.
+Three programs take turns, each from its first import to the answer of its first write, on a moto
+server of this process: boto3 alone, an rdq submit whose id is derived from a key, and one that
+mints its id. The medians are compared, since single runs on a busy machine say little. Goals: 1.15
+without minting, 1.3 with. Needs Linux.
 """
 
 import os
@@ -67,7 +69,11 @@ class Start(NamedTuple):
 @contextmanager
 def an_engine() -> Iterator[dict[str, str]]:
     """The environment of a program that works on a moto server with the queue `billing`."""
-    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "eu-central-1"}
+    keys = {
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "eu-central-1",
+    }
     os.environ |= keys
     with AtomicMotoServer() as server:
         client = boto3.client("dynamodb", endpoint_url=server.endpoint_url)
@@ -90,7 +96,9 @@ def measure(program: str, environment: dict[str, str]) -> Start:
 
 
 def medians(rounds: int) -> dict[str, Start]:
-    """The median start of each program; they take turns, so that whatever else the machine does hits all of them."""
+    """The median start of each program; they take turns, so that whatever else the machine does
+    hits all of them.
+    """
     starts: dict[str, list[Start]] = {name: [] for name in PROGRAMS}
     with an_engine() as environment:
         for name, program in PROGRAMS.items():  # nobody pays for files that nobody has read yet

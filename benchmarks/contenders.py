@@ -20,7 +20,9 @@ DEBIAN_POSTGRES: Final = Path("/usr/lib/postgresql")
 
 
 class Contender(Protocol):
-    """A task queue with its server: how it is told to work, to submit, and how many requests it has sent."""
+    """A task queue with its server: how it is told to work, to submit, and how many requests it has
+    sent.
+    """
 
     name: str
 
@@ -83,7 +85,10 @@ class Rdq:
             "AWS_ACCESS_KEY_ID": f"{self.account:012d}",
             "AWS_SECRET_ACCESS_KEY": "test",
             "AWS_DEFAULT_REGION": "eu-central-1",
-            **{f"RDQ_{table.upper()}_TABLE": f"rdq-{table}" for table in ("tasks", "dlq", "control", "audit")},
+            **{
+                f"RDQ_{table.upper()}_TABLE": f"rdq-{table}"
+                for table in ("tasks", "dlq", "control", "audit")
+            },
             "REQUESTS": str(self.folder / f"requests-{self.account}"),
         }
 
@@ -97,7 +102,9 @@ queues: {{bench: {{dispatch: {{concurrency: {concurrency}, poll_interval: {self.
     def _rdq(self, *arguments: str, given: str = "") -> None:
         environment = {**os.environ, **self.environment}
         command = [BIN / "rdq", *arguments]
-        subprocess.run(command, env=environment, input=given, text=True, check=True, capture_output=True)
+        subprocess.run(
+            command, env=environment, input=given, text=True, check=True, capture_output=True
+        )
 
 
 @dataclass
@@ -113,13 +120,26 @@ class Celery:
 
     def worker(self, concurrency: int) -> list[str]:
         options = ["--without-gossip", "--without-mingle", "--loglevel=ERROR"]
-        return [self.python, "-m", "celery", "-A", "celery_app", "worker", f"--concurrency={concurrency}", *options]
+        return [
+            self.python,
+            "-m",
+            "celery",
+            "-A",
+            "celery_app",
+            "worker",
+            f"--concurrency={concurrency}",
+            *options,
+        ]
 
     def submit(self, count: int, gap: float, delay: float) -> list[str]:
         return [self.python, "celery_app.py", str(count), str(gap), str(delay)]
 
     def requests(self) -> int:
-        return int(dict(line.split(":") for line in self._redis("INFO", "stats").split())["total_commands_processed"])
+        return int(
+            dict(line.split(":") for line in self._redis("INFO", "stats").split())[
+                "total_commands_processed"
+            ]
+        )
 
     @property
     def environment(self) -> dict[str, str]:
@@ -177,7 +197,12 @@ class Procrastinate:
     def _run(self, *arguments: str) -> str:
         environment = {**os.environ, **self.environment, "MARKS": os.devnull}
         done = subprocess.run(
-            [self.python, *arguments], cwd=APPS, env=environment, check=True, capture_output=True, text=True
+            [self.python, *arguments],
+            cwd=APPS,
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
         )
         return done.stdout.strip()
 
@@ -191,7 +216,9 @@ def free_port() -> int:
 @contextlib.contextmanager
 def running(command: Sequence[str], port: int, **options: Any) -> Iterator[None]:
     """A server until the end, reachable from the start."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options
+    )
     try:
         give_up = time.monotonic() + 30
         while True:
@@ -211,7 +238,17 @@ def redis(folder: Path) -> Iterator[int]:
     program, port = shutil.which("redis-server"), free_port()
     if program is None:
         raise RuntimeError("redis-server is not installed")
-    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""]
+    command = [
+        program,
+        "--port",
+        str(port),
+        "--bind",
+        "127.0.0.1",
+        "--dir",
+        str(folder),
+        "--save",
+        "",
+    ]
     with running(command, port):
         yield port
 
@@ -229,7 +266,17 @@ def postgres(folder: Path) -> Iterator[int]:
     data = str(folder / "data")
     initdb = [str(programs / "initdb"), "-D", data, "-A", "trust", "-U", "postgres"]
     subprocess.run(initdb, check=True, capture_output=True, **options)
-    command = [str(programs / "postgres"), "-D", data, "-h", "127.0.0.1", "-p", str(port), "-k", str(folder)]
+    command = [
+        str(programs / "postgres"),
+        "-D",
+        data,
+        "-h",
+        "127.0.0.1",
+        "-p",
+        str(port),
+        "-k",
+        str(folder),
+    ]
     with running(command, port, **options):
         yield port
 
@@ -242,7 +289,11 @@ def peers_python(given: str | None, folder: Path) -> str | None:
     packages = ["procrastinate", "psycopg[binary]", "celery[redis]"]
     try:
         subprocess.run([sys.executable, "-m", "venv", environment], check=True, capture_output=True)
-        subprocess.run([environment / "bin" / "pip", "install", "--quiet", *packages], check=True, capture_output=True)
+        subprocess.run(
+            [environment / "bin" / "pip", "install", "--quiet", *packages],
+            check=True,
+            capture_output=True,
+        )
     except subprocess.CalledProcessError as failed:
         print(f"no environment for the peers: {failed.stderr.decode()[-200:]}", file=sys.stderr)
         return None

@@ -2,8 +2,9 @@
 
     python -m benchmarks.cost
 
-Units are counted by DynamoDB's published rules over the requests really sent (`rdq_core.testing.capacity`), against
-moto in this process. It ends with 1 when a step costs more than its budget, or more as history and backlog grow.
+Units are counted by DynamoDB's published rules over the requests really sent
+(`rdq_core.testing.capacity`), against moto in this process. It ends with 1 when a step costs more
+than its budget, or more as history and backlog grow.
 """
 
 import sys
@@ -33,7 +34,9 @@ BODY: Final = "10 KB"
 
 def client() -> Any:
     """A client of the moto that is in force."""
-    return boto3.client("dynamodb", region_name="us-east-1", aws_access_key_id="-", aws_secret_access_key="-")
+    return boto3.client(
+        "dynamodb", region_name="us-east-1", aws_access_key_id="-", aws_secret_access_key="-"
+    )
 
 
 def over_budget(steps: Mapping[str, Bill]) -> list[str]:
@@ -47,7 +50,11 @@ def over_budget(steps: Mapping[str, Bill]) -> list[str]:
 
 def grown(short: Mapping[str, Bill], long: Mapping[str, Bill]) -> list[str]:
     """Steps that cost more after a long history than after a short one."""
-    return [f"{name} costs more after a long history" for name in short if long[name].writes != short[name].writes]
+    return [
+        f"{name} costs more after a long history"
+        for name in short
+        if long[name].writes != short[name].writes
+    ]
 
 
 def main() -> int:
@@ -65,17 +72,24 @@ def main() -> int:
 
 
 def show_steps(bench: Bench, stack: str) -> Iterator[str]:
-    """Each step with its budget, for a small payload and a large one, after no failures and after 100."""
+    """Each step with its budget, for a small payload and a large one, after no failures and after
+    100.
+    """
     first = bench.steps(payload_of(300), stack)
     first["submit with a failure"] = bench.submit_with_a_failure(payload_of(300), stack)
     later = {**first, **bench.steps(payload_of(300), stack, earlier_attempts=100)}
     large = {**first, **bench.steps(payload_of(PAYLOADS["100 KB"]), stack, earlier_attempts=1)}
     print(f"\nwrite units of each step (a stack of {len(stack):,} B)\n")
-    rows = [(name, BUDGETS[name], *(f"{bills[name].writes:g}" for bills in (first, later, large))) for name in BUDGETS]
+    rows = [
+        (name, BUDGETS[name], *(f"{bills[name].writes:g}" for bills in (first, later, large)))
+        for name in BUDGETS
+    ]
     show(("step", "budget", "300 B", "after 100 failures", "100 KB"), rows)
     yield from over_budget(first)
     yield from grown(first, later)
-    yield from over_budget({name: bill for name, bill in large.items() if name not in CARRY_THE_BODY})
+    yield from over_budget(
+        {name: bill for name, bill in large.items() if name not in CARRY_THE_BODY}
+    )
 
 
 CARRY_THE_BODY: Final = frozenset({"submit", "purge", "submit with a failure"})
@@ -84,7 +98,9 @@ CARRY_THE_BODY: Final = frozenset({"submit", "purge", "submit with a failure"})
 
 def show_lives(bench: Bench, stack: str) -> None:
     """Whole lives beside the obvious design's."""
-    print("\nwrite units over a task's life, and dollars a million tasks, reads of payloads included\n")
+    print(
+        "\nwrite units over a task's life, and dollars a million tasks, reads of payloads included\n"
+    )
     rows = []
     for name, size in PAYLOADS.items():
         for attempts in HISTORIES:
@@ -100,7 +116,13 @@ def compared(ours: Bill, theirs: Bill) -> tuple[str, ...]:
     if theirs.writes is None:
         return mine, "over 400 KB", "-", f"{ours.dollars:,.2f}", "-"
     ratio = theirs.writes / (ours.writes or 1)
-    return mine, f"{theirs.writes:,.0f}", f"{ratio:.1f}", f"{ours.dollars:,.2f}", f"{theirs.dollars:,.2f}"
+    return (
+        mine,
+        f"{theirs.writes:,.0f}",
+        f"{ratio:.1f}",
+        f"{ours.dollars:,.2f}",
+        f"{theirs.dollars:,.2f}",
+    )
 
 
 def show_rest(bench: Bench, stack: str, long_stack: str) -> None:
@@ -113,14 +135,21 @@ def show_rest(bench: Bench, stack: str, long_stack: str) -> None:
         ),
         f"one failure with a stack of {len(stack):,} B": bench.failure(stack),
         f"one failure with a stack of {len(long_stack):,} B": bench.failure(long_stack),
-        "one failure with a stack of 64 KB that doesn't compress": bench.failure(payload_of(32 * 1024).hex()),
+        "one failure with a stack of 64 KB that doesn't compress": bench.failure(
+            payload_of(32 * 1024).hex()
+        ),
         "clean-up after a task of 10 attempts": bench.clean_up(stack, 10),
         "a poll of one shard where nothing is due": bench.poll(),
     }
-    rows = [(name, f"{bill.writes:g}", f"{bill.reads:g}", f"{bill.dollars:,.2f}") for name, bill in lines.items()]
+    rows = [
+        (name, f"{bill.writes:g}", f"{bill.reads:g}", f"{bill.dollars:,.2f}")
+        for name, bill in lines.items()
+    ]
     show(("", "write units", "read units", "$ a million"), rows)
     writes, reads = 1e6 * DOLLARS_PER_WRITE_UNIT, 1e6 * DOLLARS_PER_READ_UNIT
-    print(f"\n${writes:g} a million write units and ${reads:g} a million read units: us-east-1, on demand")
+    print(
+        f"\n${writes:g} a million write units and ${reads:g} a million read units: us-east-1, on demand"
+    )
 
 
 def show_backlog() -> list[str]:
@@ -130,8 +159,14 @@ def show_backlog() -> list[str]:
     for due in BACKLOGS:
         with atomic_moto():
             behind = sweep_of(client(), due)
-        seen[due] = (*(behind.requests[name] for name in ("query", "get_item", "update_item")), behind.entries_read)
-    show(("due", "Query", "GetItem", "UpdateItem", "index entries read"), [(f"{due:,}", *seen[due]) for due in seen])
+        seen[due] = (
+            *(behind.requests[name] for name in ("query", "get_item", "update_item")),
+            behind.entries_read,
+        )
+    show(
+        ("due", "Query", "GetItem", "UpdateItem", "index entries read"),
+        [(f"{due:,}", *seen[due]) for due in seen],
+    )
     return [] if len(set(seen.values())) == 1 else ["a sweep takes more requests when more is due"]
 
 

@@ -28,7 +28,9 @@ HANDLER: Final = "charge-payment"
 HEADERS: Final = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 LEASE: Final = timedelta(minutes=5)
 KEPT: Final = timedelta(days=7)
-FAILURE: Final = Failure("task_failed", "urllib.error.URLError", "<urlopen error [Errno 111] Connection refused>")
+FAILURE: Final = Failure(
+    "task_failed", "urllib.error.URLError", "<urlopen error [Errno 111] Connection refused>"
+)
 _STARTS_AT: Final = datetime.fromisoformat("2026-07-20T12:00:00+00:00")
 
 
@@ -78,7 +80,9 @@ class Rdq:
         self.store.submit(task, shards=1)
 
     def look(self) -> Candidate:
-        """What the index says of the task: not a part of any step's cost, because a page of it serves many tasks."""
+        """What the index says of the task: not a part of any step's cost, because a page of it
+        serves many tasks.
+        """
         if self._seen is not None:
             return self._seen
         until = self.clock.now() + timedelta(days=365)
@@ -88,7 +92,9 @@ class Rdq:
 
     def grant(self) -> Grant:
         now = self.clock.now()
-        return Grant(token=f"token-{next(self._tokens):016d}", now=now, lease_expires_at=now + LEASE)
+        return Grant(
+            token=f"token-{next(self._tokens):016d}", now=now, lease_expires_at=now + LEASE
+        )
 
     def claim(self) -> None:
         """Claim the task, and load what its handler needs."""
@@ -131,13 +137,20 @@ class Rdq:
     def complete(self) -> None:
         now = self.clock.now()
         result = Result(content=b'{"ok":true}', content_type="application/json")
-        self.store.complete(self.claimed, self.attempt(None), result, now=now, expires_at=now + KEPT)
+        self.store.complete(
+            self.claimed, self.attempt(None), result, now=now, expires_at=now + KEPT
+        )
 
     def bury(self, stack: str | None) -> None:
         now = self.clock.now()
         attempt = None if stack is None else self.attempt(stack)
         self.store.dead_letter(
-            self.claimed, attempt, FAILURE, now=now, fingerprint="v1:0123456789ab", expires_at=now + KEPT
+            self.claimed,
+            attempt,
+            FAILURE,
+            now=now,
+            fingerprint="v1:0123456789ab",
+            expires_at=now + KEPT,
         )
 
     def entry(self) -> DeadEntry:
@@ -161,7 +174,8 @@ class Rdq:
 
 
 class Obvious:
-    """A status index, and everything in one item. Its index holds keys alone, which is as cheap as it gets.
+    """A status index, and everything in one item. Its index holds keys alone, which is as cheap as
+    it gets.
 
     `write` carries a change out: the item before, and how it shall be.
     """
@@ -242,11 +256,15 @@ OBVIOUS_TABLE: Final[Mapping[str, Any]] = {
 
 
 def an_error(stack: str) -> AttemptError:
-    return AttemptError(type=FAILURE.type or "", message=FAILURE.message, code="task_failed", stack=stack)
+    return AttemptError(
+        type=FAILURE.type or "", message=FAILURE.message, code="task_failed", stack=stack
+    )
 
 
 def real_stack(refusals: int) -> str:
-    """A stack as Python prints it: of one refused connection (3 KB), or of a second while handling the first (6 KB)."""
+    """A stack as Python prints it: of one refused connection (3 KB), or of a second while handling
+    the first (6 KB).
+    """
     try:
         _fail(refusals)
     except OSError:

@@ -1,9 +1,11 @@
-"""How soon a task starts on Lambda: from its due time to its claim, by way of the stream, the kick and the sweeper.
+"""How soon a task starts on Lambda: from its due time to its claim, by way of the stream, the kick
+and the sweeper.
 
     python -m benchmarks.kick [samples]
 
-The functions run on ministack as processes of this machine, warm. Each task is submitted when no sweep is awake, so it
-costs a kick and an invocation; those that come while a sweep is awake are found by its next look, within a second.
+The functions run on ministack as processes of this machine, warm. Each task is submitted when no
+sweep is awake, so it costs a kick and an invocation; those that come while a sweep is awake are
+found by its next look, within a second.
 """
 
 import statistics
@@ -28,14 +30,24 @@ TIMES: Final = {"handler_timeout": "2m", "lease": "10m"}
 
 def main(samples: int) -> None:
     with Ministack() as server, tempfile.TemporaryDirectory() as folder:
-        shop = Deployment(Engine("ministack", access_key="000000000001", endpoint_url=server.endpoint_url))
-        shop.deploy("charge-fn", "charge.handler", code={"charge.py": FUNCTION}, EFFECTS=str(Path(folder) / "effects"))
+        shop = Deployment(
+            Engine("ministack", access_key="000000000001", endpoint_url=server.endpoint_url)
+        )
+        shop.deploy(
+            "charge-fn",
+            "charge.handler",
+            code={"charge.py": FUNCTION},
+            EFFECTS=str(Path(folder) / "effects"),
+        )
         shop.configure(QUEUE, handlers={"charge": {"function": "charge-fn"}}, execution=TIMES)
         sweeper = shop.deploy("rdq-sweeper", "functions.sweeper.handler")
         shop.deploy("rdq-kick", "functions.kick.handler", RDQ_SWEEPER_FUNCTION=sweeper)
         shop.follow_the_stream("rdq-kick")
         list(lateness(shop, 2, timedelta(0)))  # the functions are warm then
-        for name, delay in (("due at submit", timedelta(0)), ("due two seconds later", timedelta(seconds=2))):
+        for name, delay in (
+            ("due at submit", timedelta(0)),
+            ("due two seconds later", timedelta(seconds=2)),
+        ):
             tell(name, sorted(lateness(shop, samples, delay)))
 
 
@@ -54,7 +66,9 @@ def lateness(shop: Deployment, samples: int, delay: timedelta) -> Iterator[float
 def tell(name: str, found: list[float]) -> None:
     """One line."""
     worst = found[max(int(len(found) * 0.95) - 1, 0)]
-    print(f"{name:24} median {statistics.median(found):6.0f} ms   95% {worst:6.0f} ms   of {len(found)}")
+    print(
+        f"{name:24} median {statistics.median(found):6.0f} ms   95% {worst:6.0f} ms   of {len(found)}"
+    )
 
 
 if __name__ == "__main__":

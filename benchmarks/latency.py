@@ -1,14 +1,17 @@
-"""How late rdq starts work, what it asks for when idle, and what a task costs, beside two that a Python user may know.
+"""How late rdq starts work, what it asks for when idle, and what a task costs, beside two that a
+Python user may know.
 
     .venv/bin/python benchmarks/latency.py [--peers PYTHON] [--quick]
 
-rdq runs on ministack, Procrastinate on PostgreSQL and Celery on Redis, each as `worker` processes of its own with
-handlers that do nothing but note the time. The servers are started here, on 127.0.0.1 and in folders that are removed
-afterwards. `--peers` is the Python of an environment that has procrastinate, psycopg and celery[redis]; without it one
-is made for this run. A peer whose server or package is missing is left out, and the result says so.
+rdq runs on ministack, Procrastinate on PostgreSQL and Celery on Redis, each as `worker` processes
+of its own with handlers that do nothing but note the time. The servers are started here, on
+127.0.0.1 and in folders that are removed afterwards. `--peers` is the Python of an environment that
+has procrastinate, psycopg and celery[redis]; without it one is made for this run. A peer whose
+server or package is missing is left out, and the result says so.
 
-ministack is a test server in Python and no AWS: rdq's rates below are its rates. What carries over are the shape of the
-latency (a poll, or a due time that is known), the requests, and the worker's own CPU time per task.
+ministack is a test server in Python and no AWS: rdq's rates below are its rates. What carries over
+are the shape of the latency (a poll, or a due time that is known), the requests, and the worker's
+own CPU time per task.
 """
 
 import argparse
@@ -26,7 +29,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
-from contenders import APPS, ROOT, Celery, Contender, Procrastinate, Rdq, peers_python, postgres, redis
+from contenders import (
+    APPS,
+    ROOT,
+    Celery,
+    Contender,
+    Procrastinate,
+    Rdq,
+    peers_python,
+    postgres,
+    redis,
+)
 
 CONCURRENCIES: Final = (1, 8, 32)
 PATIENCE: Final = 180.0
@@ -63,7 +76,9 @@ class Run:
             self.process.wait()
 
     def submit(self, count: int, *, gap: float = 0.0, delay: float = 0.0) -> None:
-        subprocess.run(self.contender.submit(count, gap, delay), cwd=APPS, env=self.environment, check=True)
+        subprocess.run(
+            self.contender.submit(count, gap, delay), cwd=APPS, env=self.environment, check=True
+        )
 
     def noted(self) -> list[tuple[float, float]]:
         if not self.marks.exists():
@@ -75,7 +90,9 @@ class Run:
         give_up = time.monotonic() + PATIENCE
         while len(self.noted()) < count:
             if time.monotonic() > give_up:
-                raise RuntimeError(f"{self.contender.name}: {len(self.noted())} of {count} tasks ran")
+                raise RuntimeError(
+                    f"{self.contender.name}: {len(self.noted())} of {count} tasks ran"
+                )
             time.sleep(0.01)
 
     def cpu_seconds(self) -> float:
@@ -101,7 +118,9 @@ def _cpu_of(pid: int) -> float:
 
 @dataclass
 class Result:
-    """What one contender did, by the name of the measure: milliseconds, requests a minute, tasks a second."""
+    """What one contender did, by the name of the measure: milliseconds, requests a minute, tasks a
+    second.
+    """
 
     name: str
     measures: dict[str, float] = field(default_factory=dict)
@@ -145,7 +164,9 @@ def requests_a_minute(contender: Contender, idle: float) -> float:
 
 
 def rate(run: Run, tasks: int) -> dict[str, float]:
-    """A backlog that is there before the worker starts, from the first handler's start to the last one's."""
+    """A backlog that is there before the worker starts, from the first handler's start to the last
+    one's.
+    """
     run.submit(tasks)
     with run:
         run.wait_for(1)
@@ -154,7 +175,8 @@ def rate(run: Run, tasks: int) -> dict[str, float]:
         cpu = run.cpu_seconds() - cpu
         started = sorted(moment for moment, _ in run.noted())
     return {
-        f"tasks a second, {run.concurrency} at once": (tasks - 1) / max(started[-1] - started[0], 1e-6),
+        f"tasks a second, {run.concurrency} at once": (tasks - 1)
+        / max(started[-1] - started[0], 1e-6),
         f"CPU a task, {run.concurrency} at once, ms": cpu * 1000 / max(tasks - first, 1),
     }
 
@@ -165,7 +187,10 @@ def _new_file(folder: Path) -> Path:
 
 def table(results: Sequence[Result]) -> str:
     """One row a measure; in brackets how many times the first column's."""
-    lines = ["| | " + " | ".join(result.name for result in results) + " |", "|---|" + "---:|" * len(results)]
+    lines = [
+        "| | " + " | ".join(result.name for result in results) + " |",
+        "|---|" + "---:|" * len(results),
+    ]
     for name, first in results[0].measures.items():
         values = [result.measures[name] for result in results]
         ratios = ["", *(f" ({value / first:.2f})" if first else "" for value in values[1:])]
@@ -175,14 +200,22 @@ def table(results: Sequence[Result]) -> str:
 
 
 def machine() -> str:
-    names = [line.partition(":")[2] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    names = [
+        line.partition(":")[2]
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if "model name" in line
+    ]
     model = names[0].strip() if names else platform.machine()
-    return f"{os.cpu_count()} cores ({model}), {platform.system()}, Python {platform.python_version()}"
+    return (
+        f"{os.cpu_count()} cores ({model}), {platform.system()}, Python {platform.python_version()}"
+    )
 
 
 def version_of(python: str, package: str) -> str:
     code = f"from importlib.metadata import version; print(version({package!r}))"
-    return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        [python, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def peers(stack: ExitStack, given: str | None, folder: Path) -> tuple[list[Contender], list[str]]:
@@ -192,7 +225,10 @@ def peers(stack: ExitStack, given: str | None, folder: Path) -> tuple[list[Conte
     python = peers_python(given, folder)
     if python is None:
         return found, versions
-    for server, kind, package in ((postgres, Procrastinate, "procrastinate"), (redis, Celery, "celery")):
+    for server, kind, package in (
+        (postgres, Procrastinate, "procrastinate"),
+        (redis, Celery, "celery"),
+    ):
         home = folder / server.__name__
         home.mkdir()
         try:
@@ -205,10 +241,18 @@ def peers(stack: ExitStack, given: str | None, folder: Path) -> tuple[list[Conte
 
 
 def main() -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the servers end with it, as they do by Ctrl-C
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peers", metavar="PYTHON", help="the Python of an environment with the peers' packages")
-    parser.add_argument("--quick", action="store_true", help="a tenth of everything, to see that it runs")
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # the servers end with it, as they do by Ctrl-C
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--peers", metavar="PYTHON", help="the Python of an environment with the peers' packages"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a tenth of everything, to see that it runs"
+    )
     chosen = parser.parse_args()
     sizes = (20, 100, 6.0) if chosen.quick else (200, 1000, 60.0)
     sys.path.insert(0, str(ROOT))

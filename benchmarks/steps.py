@@ -42,7 +42,9 @@ BUDGETS: Final[Mapping[str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What something cost. `writes` is None where DynamoDB would have refused it: an item of over 400 KB."""
+    """What something cost. `writes` is None where DynamoDB would have refused it: an item of over
+    400 KB.
+    """
 
     writes: float | None
     reads: float
@@ -50,7 +52,9 @@ class Bill:
     @property
     def dollars(self) -> float:
         """For a million of it."""
-        return 1e6 * ((self.writes or 0) * DOLLARS_PER_WRITE_UNIT + self.reads * DOLLARS_PER_READ_UNIT)
+        return 1e6 * (
+            (self.writes or 0) * DOLLARS_PER_WRITE_UNIT + self.reads * DOLLARS_PER_READ_UNIT
+        )
 
 
 def payload_of(size: int) -> bytes:
@@ -70,7 +74,9 @@ def live(design: Design, payload: bytes, attempts: int, stack: str) -> None:
 
 
 def obvious_life(payload: bytes, attempts: int, stack: str) -> Bill:
-    """The same life in the obvious design, on paper: no engine for tests holds items of 400 KB as DynamoDB does."""
+    """The same life in the obvious design, on paper: no engine for tests holds items of 400 KB as
+    DynamoDB does.
+    """
     shape, units = Shape.of(OBVIOUS_TABLE), 0
 
     def write(before: Item | None, after: Item) -> None:
@@ -100,20 +106,27 @@ class Bench:
             act()
         return Bill(self._meter.write_units, self._meter.read_units)
 
-    # -- whole lives ------------------------------------------------------------------------------------------------
+    # -- whole lives -------------------------------------------------------------------------------
 
     def life(self, payload: bytes, attempts: int, stack: str) -> Bill:
-        """Of a task that fails until the last of so many attempts succeeds. Queries of the index are left out."""
+        """Of a task that fails until the last of so many attempts succeeds. Queries of the index
+        are left out.
+        """
         self._meter.clear()
         with self._meter:
             live(self.rdq, payload, attempts, stack)
         charges = [charge for charge in self._meter.charges if charge.operation != "Query"]
-        return Bill(sum(charge.write_units for charge in charges), sum(charge.read_units for charge in charges))
+        return Bill(
+            sum(charge.write_units for charge in charges),
+            sum(charge.read_units for charge in charges),
+        )
 
-    # -- every step -------------------------------------------------------------------------------------------------
+    # -- every step --------------------------------------------------------------------------------
 
     def steps(self, payload: bytes, stack: str, earlier_attempts: int = 0) -> dict[str, Bill]:
-        """Every step of rdq, as a task takes it that has this payload and has failed so often before."""
+        """Every step of rdq, as a task takes it that has this payload and has failed so often
+        before.
+        """
         rdq, cost = self.rdq, self.cost
         found = {"submit": cost(lambda: rdq.submit(payload))}
         for _ in range(earlier_attempts):
@@ -122,10 +135,14 @@ class Bench:
         seen = rdq.look()
         found["claim"] = cost(lambda: rdq.take(seen))
         found["lost claim"] = cost(lambda: rdq.store.claim(seen, rdq.grant()))
-        found["heartbeat"] = cost(lambda: rdq.store.heartbeat(rdq.claimed, rdq.clock.now() + timedelta(hours=1)))
+        found["heartbeat"] = cost(
+            lambda: rdq.store.heartbeat(rdq.claimed, rdq.clock.now() + timedelta(hours=1))
+        )
         found["reschedule"] = cost(lambda: rdq.reschedule(stack))
         rdq.claim()
-        found["release"] = cost(lambda: rdq.store.release(rdq.claimed, FAILURE, due_at=rdq.clock.now()))
+        found["release"] = cost(
+            lambda: rdq.store.release(rdq.claimed, FAILURE, due_at=rdq.clock.now())
+        )
         rdq.claim()
         lapsed = rdq.lapse()
         found["reclaim"] = cost(lambda: rdq.reclaim(lapsed, stack))
@@ -144,7 +161,9 @@ class Bench:
         rdq, now = self.rdq, self.rdq.clock.now()
         rdq.submit(payload)
         ends_at = now + timedelta(days=7)
-        cancelled = self.cost(lambda: rdq.store.cancel(rdq.task_id, now=now, op_id="op", expires_at=ends_at))
+        cancelled = self.cost(
+            lambda: rdq.store.cancel(rdq.task_id, now=now, op_id="op", expires_at=ends_at)
+        )
         rdq.submit(payload)
         rdq.claim()
         rdq.bury(None)
@@ -163,7 +182,7 @@ class Bench:
 
         return {"keyed claim": self.cost(claim), "keyed complete": self.cost(rdq.complete)}
 
-    # -- lines of their own -------------------------------------------------------------------------------------------
+    # -- lines of their own ------------------------------------------------------------------------
 
     def submit_with_a_failure(self, payload: bytes, stack: str) -> Bill:
         """Of a call that had failed once before it became a task."""
@@ -203,8 +222,12 @@ class Bench:
         rdq.claim()
         rdq.complete()
         key = {"task_id": {"S": rdq.task_id}, "kind": {"S": STATE}}
-        row = rdq.client.delete_item(TableName=TABLES.tasks, Key=key, ReturnValues="ALL_OLD")["Attributes"]
-        return self.cost(lambda: rdq.store.clean_up({"eventName": "REMOVE", "dynamodb": {"OldImage": row}}))
+        row = rdq.client.delete_item(TableName=TABLES.tasks, Key=key, ReturnValues="ALL_OLD")[
+            "Attributes"
+        ]
+        return self.cost(
+            lambda: rdq.store.clean_up({"eventName": "REMOVE", "dynamodb": {"OldImage": row}})
+        )
 
     def poll(self) -> Bill:
         """Of a look at one shard where nothing is due."""

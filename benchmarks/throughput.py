@@ -1,10 +1,12 @@
-"""How many tasks a second, and how much of the client's processor each takes, beside the obvious design in one run.
+"""How many tasks a second, and how much of the client's processor each takes, beside the obvious
+design in one run.
 
     python -m benchmarks.throughput [TASKS]
 
-Both work on the same ministack on this machine, one after the other, in the same numbers of threads and processes. The
-obvious design is written as most people would, with boto3's Table resource. ministack is one Python process and the
-bottleneck of every rate here: the rates compare the designs and say nothing of DynamoDB, the processor times do.
+Both work on the same ministack on this machine, one after the other, in the same numbers of threads
+and processes. The obvious design is written as most people would, with boto3's Table resource.
+ministack is one Python process and the bottleneck of every rate here: the rates compare the designs
+and say nothing of DynamoDB, the processor times do.
 """
 
 import itertools
@@ -39,7 +41,11 @@ TABLES: Final = Tables("rdq-tasks", "rdq-dlq", "rdq-control", "rdq-audit")
 REGION: Final = "us-east-1"
 SHARDS: Final = 4
 TASKS: Final = 160
-NOBODY: Final = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": REGION}
+NOBODY: Final = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": REGION,
+}
 """Credentials that are good for ministack alone, for this process and its children."""
 PAYLOAD: Final = b'{"order":17,"amount":"12.50"}' * 10
 SHAPES: Final = ((1, 1), (1, 4), (1, 16), (2, 1), (4, 1))
@@ -75,7 +81,14 @@ class RdqClient:
 
     def submit(self, task_id: str) -> None:
         now = self._clock.now()
-        task = Task(id=task_id, queue=QUEUE, handler_ref=HANDLER, payload=PAYLOAD, headers=HEADERS, created_at=now)
+        task = Task(
+            id=task_id,
+            queue=QUEUE,
+            handler_ref=HANDLER,
+            payload=PAYLOAD,
+            headers=HEADERS,
+            created_at=now,
+        )
         stored = self._store.submit(task, shards=SHARDS).task
         # What a page of the index, which serves many claims, would say.
         self._seen[task_id] = Candidate(
@@ -113,7 +126,9 @@ class ObviousClient:
     """The obvious design, by boto3's Table resource."""
 
     def __init__(self, url: str) -> None:
-        self._table: Any = boto3.resource("dynamodb", endpoint_url=url, region_name=REGION).Table("obvious")
+        self._table: Any = boto3.resource("dynamodb", endpoint_url=url, region_name=REGION).Table(
+            "obvious"
+        )
 
     def submit(self, task_id: str) -> None:
         item = {
@@ -155,7 +170,9 @@ CLIENTS: Final[dict[str, Callable[[str], Client]]] = {"rdq": RdqClient, "obvious
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one process has done: tasks a second of each step, and processor milliseconds a task in all."""
+    """What one process has done: tasks a second of each step, and processor milliseconds a task in
+    all.
+    """
 
     rates: tuple[float, ...]
     cpu_millis: float
@@ -177,11 +194,16 @@ def share(design: str, url: str, first: int, tasks: int, threads: int) -> Share:
     return Share(tuple(rates), 1000 * (time.process_time() - started) / tasks)
 
 
-def run(design: str, url: str, processes: int, threads: int, tasks: int, numbers: Iterable[int]) -> Share:
+def run(
+    design: str, url: str, processes: int, threads: int, tasks: int, numbers: Iterable[int]
+) -> Share:
     """So many processes side by side: their rates together, their processor time on average."""
     each = tasks // processes
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        waiting = [pool.submit(share, design, url, next(iter(numbers)), each, threads) for _ in range(processes)]
+        waiting = [
+            pool.submit(share, design, url, next(iter(numbers)), each, threads)
+            for _ in range(processes)
+        ]
         shares = [future.result() for future in waiting]
     rates = tuple(sum(column) for column in zip(*(each.rates for each in shares), strict=True))
     return Share(rates, sum(each.cpu_millis for each in shares) / processes)
@@ -200,7 +222,9 @@ def main(arguments: Sequence[str]) -> int:
                 done = run(design, server.endpoint_url, processes, threads, tasks, numbers)
             rates = (f"{rate:,.0f}" for rate in done.rates)
             rows.append((design, processes, threads, *rates, f"{done.cpu_millis:.2f}"))
-    print(f"\ntasks a second at each step, and the client's processor time for all three ({tasks} tasks)\n")
+    print(
+        f"\ntasks a second at each step, and the client's processor time for all three ({tasks} tasks)\n"
+    )
     show(("design", "processes", "threads", *STEPS, "CPU ms a task"), rows)
     return 0
 

@@ -1,7 +1,8 @@
-"""The kick: starts sweeps for work that becomes due before the next schedule. Handlers `functions.kick.handler`, and
-`functions.kick.clean_up` for rows that were removed or replaced.
+"""The kick: starts sweeps for work that becomes due before the next schedule. Handlers
+`functions.kick.handler`, and `functions.kick.clean_up` for rows that were removed or replaced.
 
-Event: batches of the tasks table's stream, new and old images. Two mappings, and a function for each:
+Event: batches of the tasks table's stream, new and old images. Two mappings, and a function for
+each:
 
     handler     rows that turned PENDING: filter `dynamodb.NewImage.status.S` = PENDING; bisect on error, no record
                 older than 60 seconds
@@ -10,11 +11,12 @@ Event: batches of the tasks table's stream, new and old images. Two mappings, an
 
 A batch that fails is delivered again; records that come twice or late do no harm.
 
-Environment: RDQ_TASKS_TABLE, RDQ_DLQ_TABLE, RDQ_CONTROL_TABLE, RDQ_AUDIT_TABLE; RDQ_SWEEPER_FUNCTION for `handler`;
-RDQ_BODY_BUCKET for `clean_up` where payloads may be large.
+Environment: RDQ_TASKS_TABLE, RDQ_DLQ_TABLE, RDQ_CONTROL_TABLE, RDQ_AUDIT_TABLE;
+RDQ_SWEEPER_FUNCTION for `handler`; RDQ_BODY_BUCKET for `clean_up` where payloads may be large.
 
-IAM of `handler`: dynamodb Query, GetItem, UpdateItem on control; lambda:InvokeFunction on the sweeper; the stream's own
-actions. Of `clean_up`: GetItem, Query, BatchWriteItem, DeleteItem on tasks, dlq and control; s3:DeleteObject.
+IAM of `handler`: dynamodb Query, GetItem, UpdateItem on control; lambda:InvokeFunction on the
+sweeper; the stream's own actions. Of `clean_up`: GetItem, Query, BatchWriteItem, DeleteItem on
+tasks, dlq and control; s3:DeleteObject.
 """
 
 from typing import Any

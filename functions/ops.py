@@ -1,17 +1,17 @@
-"""Operator requests, for people and programs that may invoke this function and not touch the tables. Handler
-`functions.ops.handler`.
+"""Operator requests, for people and programs that may invoke this function and not touch the
+tables. Handler `functions.ops.handler`.
 
-Event: `{"op": "dlq.list", "queue": "billing", ...}` directly, the answer being the document, or `{"problem": {...}}`;
-the same document as the body of a POST through a function URL with IAM auth; a CloudFormation custom resource that
-declares queues. Directly, `principal` names who asks: it goes on record as not verified. So does the caller of a URL,
-unless it is the URL of the alias `url`.
+Event: `{"op": "dlq.list", "queue": "billing", ...}` directly, the answer being the document, or
+`{"problem": {...}}`; the same document as the body of a POST through a function URL with IAM auth;
+a CloudFormation custom resource that declares queues. Directly, `principal` names who asks: it goes
+on record as not verified. So does the caller of a URL, unless it is the URL of the alias `url`.
 
-Environment: RDQ_TASKS_TABLE, RDQ_DLQ_TABLE, RDQ_CONTROL_TABLE, RDQ_AUDIT_TABLE; RDQ_BODY_BUCKET where payloads may be
-large.
+Environment: RDQ_TASKS_TABLE, RDQ_DLQ_TABLE, RDQ_CONTROL_TABLE, RDQ_AUDIT_TABLE; RDQ_BODY_BUCKET
+where payloads may be large.
 
-IAM: dynamodb GetItem, Query, UpdateItem, PutItem, DeleteItem, BatchWriteItem on tasks, dlq and control and their
-indexes, and ConditionCheckItem on control (transactions need no more); Query and PutItem on audit; s3 GetObject,
-PutObject, DeleteObject where there is a bucket.
+IAM: dynamodb GetItem, Query, UpdateItem, PutItem, DeleteItem, BatchWriteItem on tasks, dlq and
+control and their indexes, and ConditionCheckItem on control (transactions need no more); Query and
+PutItem on audit; s3 GetObject, PutObject, DeleteObject where there is a bucket.
 """
 
 from typing import Any

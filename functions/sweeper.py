@@ -1,16 +1,18 @@
-"""The sweeper: runs due work on the functions that queues name as their handlers. Handler `functions.sweeper.handler`.
+"""The sweeper: runs due work on the functions that queues name as their handlers. Handler
+`functions.sweeper.handler`.
 
-Event: a schedule's, or `{"queues": [...], "shards": [...]}` for a part of the work. Answer: the sweep's report.
-It starts copies of itself for more work than it can take, or has time for; so its asynchronous retries should be 0 and
-its event age 60 seconds.
+Event: a schedule's, or `{"queues": [...], "shards": [...]}` for a part of the work. Answer: the
+sweep's report. It starts copies of itself for more work than it can take, or has time for; so its
+asynchronous retries should be 0 and its event age 60 seconds.
 
-Environment: RDQ_TASKS_TABLE, RDQ_DLQ_TABLE, RDQ_CONTROL_TABLE, RDQ_AUDIT_TABLE; RDQ_BODY_BUCKET where payloads may be
-large; RDQ_REGISTRY (MODULE[:REGISTRY]) for handlers in this package; RDQ_HELP_ABOVE and RDQ_HELP_SHARE (200 each): from
-how much due work on it brings a helper, and for each how much more.
+Environment: RDQ_TASKS_TABLE, RDQ_DLQ_TABLE, RDQ_CONTROL_TABLE, RDQ_AUDIT_TABLE; RDQ_BODY_BUCKET
+where payloads may be large; RDQ_REGISTRY (MODULE[:REGISTRY]) for handlers in this package;
+RDQ_HELP_ABOVE and RDQ_HELP_SHARE (200 each): from how much due work on it brings a helper, and for
+each how much more.
 
-IAM: dynamodb GetItem, Query, UpdateItem, PutItem, DeleteItem, BatchWriteItem on tasks, dlq and control and their
-indexes (transactions need no more); PutItem on audit; lambda:InvokeFunction on itself and on the handlers;
-s3 GetObject, PutObject, DeleteObject where there is a bucket.
+IAM: dynamodb GetItem, Query, UpdateItem, PutItem, DeleteItem, BatchWriteItem on tasks, dlq and
+control and their indexes (transactions need no more); PutItem on audit; lambda:InvokeFunction on
+itself and on the handlers; s3 GetObject, PutObject, DeleteObject where there is a bucket.
 """
 
 from typing import Any
@@ -27,6 +29,8 @@ _sweeper = SweeperFunction(_host, rdq_of=lambda parts: Rdq(parts=parts))
 def handler(event: Any, context: Any) -> dict[str, Any]:
     """Sweep; the report."""
     function = context.invoked_function_arn
-    invocation = Invocation(function=function, worker=worker_name(context), remaining=remaining_of(context))
+    invocation = Invocation(
+        function=function, worker=worker_name(context), remaining=remaining_of(context)
+    )
     with _host.invocation():
         return _sweeper.sweep(SweepOrder.of(event), invocation)

@@ -24,13 +24,16 @@ PLATFORMS: Final = {"arm64": "aarch64-manylinux2014", "x86_64": "x86_64-manylinu
 PYTHON: Final = "3.13"
 MOST_BYTES: Final = 6_000_000
 
-_OF_BOTO3: Final = frozenset({"boto3", "botocore", "s3transfer", "jmespath", "python-dateutil", "six", "urllib3"})
+_OF_BOTO3: Final = frozenset(
+    {"boto3", "botocore", "s3transfer", "jmespath", "python-dateutil", "six", "urllib3"}
+)
 """What Lambda's Python runtimes bring along."""
 _SERVICES: Final = frozenset({"dynamodb", "lambda", "s3", "sts"})
 """What rdq's functions call: descriptions of the other four hundred services would take 15 MB."""
 _NOT_SHIPPED: Final = re.compile(
     r"__pycache__/|\.pyc$|\.pyi$|^bin/|\.lock$|dist-info/RECORD$"
-    r"|/swagger_ui/.*\.(js|css)$|^dateutil/zoneinfo/.*\.tar\.gz$"  # a megabyte that nothing here asks for
+    # a megabyte that nothing here asks for
+    r"|/swagger_ui/.*\.(js|css)$|^dateutil/zoneinfo/.*\.tar\.gz$"
     r"|^yaml/_yaml\..*\.so$"  # rdq's reader is made of the Python one, which yaml falls back on
     r"|dist-info/sboms/|/examples-1\.json(\.gz)?$"
 )
@@ -59,11 +62,21 @@ def _not_for_functions(folder: str, names: list[str]) -> set[str]:
 
 def _install(contents: Path, requirements: Path, arch: str, *, boto3: str, python: str) -> None:
     left_out = _OF_BOTO3 if boto3 == "runtime" else frozenset()
-    requirements.write_text("".join(_requirements(LOCK.read_text(encoding="utf-8"), left_out)), encoding="utf-8")
+    requirements.write_text(
+        "".join(_requirements(LOCK.read_text(encoding="utf-8"), left_out)), encoding="utf-8"
+    )
     subprocess.run(  # noqa: S603 - our own uv, our own arguments
         [
             Path(sys.executable).with_name("uv"),
-            *("pip", "install", "--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"),
+            *(
+                "pip",
+                "install",
+                "--quiet",
+                "--no-deps",
+                "--require-hashes",
+                "--only-binary",
+                ":all:",
+            ),
             *("--python-platform", PLATFORMS[arch], "--python-version", python),
             *("--target", contents, "--requirement", requirements),
         ],
@@ -76,7 +89,9 @@ def _install(contents: Path, requirements: Path, arch: str, *, boto3: str, pytho
 
 
 def _requirements(lock: str, left_out: frozenset[str]) -> Iterator[str]:
-    """The lock file's entries but those left out. An entry goes on in the lines that are indented below it."""
+    """The lock file's entries but those left out. An entry goes on in the lines that are indented
+    below it.
+    """
     skips = False
     for line in lock.splitlines(keepends=True):
         if not line.startswith((" ", "#", "\n")):

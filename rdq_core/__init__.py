@@ -1,6 +1,7 @@
 """rdq: durable retries with a dead-letter queue, on DynamoDB and Lambda.
 
-The public names are loaded when they are first asked for, so that importing rdq costs a cold start nothing.
+The public names are loaded when they are first asked for, so that importing rdq costs a cold start
+nothing.
 """
 
 import importlib

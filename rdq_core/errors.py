@@ -15,8 +15,9 @@
     ├── ConfigConflict    somebody wrote the configuration since it was read
     └── NotRegistered     no handler or definition has this name here
 
-`Abort`, `Retryable` and `RetryAfter` are signals of a handler and live in `rdq_core.domain.outcome`: they are no
-errors. Messages name fields, ids, sizes and limits, never a payload or a header's value.
+`Abort`, `Retryable` and `RetryAfter` are signals of a handler and live in
+`rdq_core.domain.outcome`: they are no errors. Messages name fields, ids, sizes and limits, never a
+payload or a header's value.
 """
 
 from typing import Any, ClassVar
@@ -25,14 +26,19 @@ from typing import Any, ClassVar
 class RdqError(Exception):
     """The root of rdq's errors.
 
-    `code` is stable across releases and safe to branch on; the message is for people and may change. `hint` says what
-    to do next, or is None; a traceback shows it too.
+    `code` is stable across releases and safe to branch on; the message is for people and may
+    change. `hint` says what to do next, or is None; a traceback shows it too.
     """
 
     default_code: ClassVar[str] = "internal"
 
     def __init__(
-        self, message: str, *, code: str | None = None, task_id: str | None = None, hint: str | None = None
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        task_id: str | None = None,
+        hint: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -55,7 +61,9 @@ class InputInvalid(RdqError):
 
     default_code = "task_input_invalid"
 
-    def __init__(self, field: str, problem: str, *, hint: str | None = None, task_id: str | None = None) -> None:
+    def __init__(
+        self, field: str, problem: str, *, hint: str | None = None, task_id: str | None = None
+    ) -> None:
         super().__init__(f"{field}: {problem}", hint=hint, task_id=task_id)
         self.field = field
         self.problem = problem
@@ -74,13 +82,17 @@ class TaskNotFound(RdqError):
 
 
 class QueueNotFound(RdqError):
-    """No queue of this name is configured. Apply its configuration first; tasks are never given a default queue."""
+    """No queue of this name is configured. Apply its configuration first; tasks are never given a
+    default queue.
+    """
 
     default_code = "queue_not_found"
 
 
 class TaskConflict(RdqError):
-    """The task exists in a state, or in another queue, that forbids the request. Nothing was changed."""
+    """The task exists in a state, or in another queue, that forbids the request. Nothing was
+    changed.
+    """
 
     default_code = "task_conflict"
 
@@ -88,7 +100,8 @@ class TaskConflict(RdqError):
 class LeaseLost(RdqError):
     """The claim that a write presented is not the task's present one, and nothing was changed.
 
-    Somebody reclaimed, cancelled, purged or already settled the task. Stop the work: its outcome no longer counts.
+    Somebody reclaimed, cancelled, purged or already settled the task. Stop the work: its outcome no
+    longer counts.
     """
 
     default_code = "task_lease_lost"
@@ -103,14 +116,19 @@ class StaleCursor(RdqError):
 class StoreFailed(RdqError):
     """Storage refused or did not answer, after every retry.
 
-    `may_have_happened` is False when the write surely did not take place, True when its answer was lost. Every rdq
-    write is safe to repeat in both cases.
+    `may_have_happened` is False when the write surely did not take place, True when its answer was
+    lost. Every rdq write is safe to repeat in both cases.
     """
 
     default_code = "task_store_failed"
 
     def __init__(
-        self, message: str, *, may_have_happened: bool, task_id: str | None = None, hint: str | None = None
+        self,
+        message: str,
+        *,
+        may_have_happened: bool,
+        task_id: str | None = None,
+        hint: str | None = None,
     ) -> None:
         super().__init__(message, task_id=task_id, hint=hint)
         self.may_have_happened = may_have_happened
@@ -123,7 +141,9 @@ class Unavailable(RdqError):
 
 
 class CorruptItem(RdqError):
-    """A stored item cannot be read: edited by hand, or written by a newer version. It is left as it is."""
+    """A stored item cannot be read: edited by hand, or written by a newer version. It is left as it
+    is.
+    """
 
     default_code = "task_store_failed"
 

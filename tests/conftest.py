@@ -10,26 +10,34 @@ import pytest
 _SLOW_FOLDERS: Final = {"cli", "docs", "dynamodb", "infra", "samples", "testing_kit"}
 """Folders whose tests make tables or start processes."""
 
-# How long an example takes says more about the machine than about rdq. And the same examples each time: what chance
-# finds is for `make fuzz` and `make simulate`, whose numbers bring it back.
+# How long an example takes says more about the machine than about rdq. And the same examples each
+# time: what chance finds is for `make fuzz` and `make simulate`, whose numbers bring it back.
 hypothesis.settings.register_profile(
     "rdq", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("rdq")
 
-# A shell that starts the tests in the background has them ignore Ctrl-C, and every process that they start.
+# A shell that starts the tests in the background has them ignore Ctrl-C, and every process that
+# they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest.register_assert_rewrite("tests.contract")  # its modules are no test files by name
-pytest_plugins = ["tests.support.engines", "tests.support.stores", "tests.support.logs", "tests.infra.synthesis"]
+pytest_plugins = [
+    "tests.support.engines",
+    "tests.support.stores",
+    "tests.support.logs",
+    "tests.infra.synthesis",
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave to `make fast` what needs no tables."""
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        on_moto = "moto" in getattr(item, "fixturenames", ()) or "moto" in map(str, parameters.values())
+        on_moto = "moto" in getattr(item, "fixturenames", ()) or "moto" in map(
+            str, parameters.values()
+        )
         if on_moto or _SLOW_FOLDERS & set(Path(item.path).parts):
             item.add_marker("slow")
 

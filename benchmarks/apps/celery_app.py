@@ -1,4 +1,6 @@
-"""Celery's side, on Redis. Late acknowledgement and no prefetch come closest to what rdq promises: at least once."""
+"""Celery's side, on Redis. Late acknowledgement and no prefetch come closest to what rdq promises:
+at least once.
+"""
 
 import os
 import sys

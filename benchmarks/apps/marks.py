@@ -1,4 +1,6 @@
-"""What every handler of the benchmark does: note when it started and when it was due, in one append to one file."""
+"""What every handler of the benchmark does: note when it started and when it was due, in one append
+to one file.
+"""
 
 import os
 import random
@@ -14,7 +16,9 @@ def note(due: float) -> None:
 
 
 def due_times(count: int, gap: float, delay: float) -> Iterator[float]:
-    """When each task is due: `delay` after its submit; the submits are `gap` seconds apart, more or less."""
+    """When each task is due: `delay` after its submit; the submits are `gap` seconds apart, more or
+    less.
+    """
     dice = random.Random(count)
     for _ in range(count):
         time.sleep(dice.uniform(0.5, 1.5) * gap)

@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 import marks
 from procrastinate import App, PsycopgConnector
 
-app = App(connector=PsycopgConnector(conninfo=os.environ["CONNINFO"]), import_paths=["procrastinate_app"])
+app = App(
+    connector=PsycopgConnector(conninfo=os.environ["CONNINFO"]), import_paths=["procrastinate_app"]
+)
 
 
 @app.task(name="note")

@@ -1,4 +1,6 @@
-"""rdq's side: the worker's registry, and the submits. The process counts the HTTP requests that it sends."""
+"""rdq's side: the worker's registry, and the submits. The process counts the HTTP requests that it
+sends.
+"""
 
 import os
 import sys

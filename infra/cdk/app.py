@@ -1,4 +1,5 @@
-"""An example: rdq beside an application of one's own, with one queue whose handler is a Lambda function.
+"""An example: rdq beside an application of one's own, with one queue whose handler is a Lambda
+function.
 
 make package
 cd infra/cdk && cdk deploy --app "python app.py"
@@ -21,7 +22,9 @@ CHARGE: Final = "def handler(order, context):\n    return {'charged': order['amo
 
 
 class Payments(cdk.Stack):
-    """The stack `payments`: rdq, a function that charges cards, and the role of the service that submits."""
+    """The stack `payments`: rdq, a function that charges cards, and the role of the service that
+    submits.
+    """
 
     def __init__(self, app: cdk.App, name: str, package: str) -> None:
         super().__init__(app, name)
@@ -40,7 +43,9 @@ class Payments(cdk.Stack):
             {"retry": {"max_attempts": 8}, "execution": {"handler_timeout": "30s"}},
             handlers={"charge-payment": self.charge},
         )
-        checkout = iam.Role(self, "Checkout", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com"))
+        checkout = iam.Role(
+            self, "Checkout", assumed_by=iam.ServicePrincipal("ecs-tasks.amazonaws.com")
+        )
         self.rdq.grant_submit(checkout)
 
 

@@ -13,7 +13,7 @@ def main() -> None:
         import rich  # noqa: F401 - is it here?
         import typer  # noqa: F401 - the same
     except ImportError as missing:
-        print(f"rdq's command line needs {missing.name}: pip install 'rdq-core[cli]'", file=sys.stderr)  # noqa: T201
+        sys.stderr.write(f"rdq's command line needs {missing.name}: pip install 'rdq-core[cli]'\n")
         sys.exit(_WRONG_USE)
     try:
         from rdq_core.cli.app import run

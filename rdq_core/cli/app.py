@@ -81,7 +81,10 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
 
 
 Version = Annotated[
-    bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    bool,
+    typer.Option(
+        "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+    ),
 ]
 
 
@@ -103,7 +106,9 @@ app.add_typer(audit.app, name="audit")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line and answer its exit code. Whatever goes wrong is told in one line on standard error."""
+    """Run a command line and answer its exit code. Whatever goes wrong is told in one line on
+    standard error.
+    """
     prepare_streams()
     as_json, debug = wants_json(arguments), "--debug" in arguments
     try:
@@ -117,20 +122,25 @@ def run(arguments: Sequence[str]) -> int:
         return _declined(declined)
     except typer.TyperException as wrong:
         return _misused(wrong, as_json=as_json)
-    except Exception as error:  # noqa: BLE001 - the last line of defence turns all of them into an exit code
+    # the last line of defence turns all of them into an exit code
+    except Exception as error:  # noqa: BLE001
         return _failed(error, as_json=as_json, debug=debug)
     return code if isinstance(code, int) else DONE
 
 
 def _declined(declined: typer.Abort) -> int:
-    """End a command whose question was answered by no, or by Ctrl-C, after which the line is still to be ended."""
+    """End a command whose question was answered by no, or by Ctrl-C, after which the line is still
+    to be ended.
+    """
     interrupted = isinstance(declined.__context__, KeyboardInterrupt)
     note("" if interrupted else "rdq: nothing was changed")
     return INTERRUPTED if interrupted else WRONG_USE
 
 
 def _nobody_reads() -> int:
-    """End quietly, as the reader of a pipe did; the interpreter's own flush at exit must not fail either."""
+    """End quietly, as the reader of a pipe did; the interpreter's own flush at exit must not fail
+    either.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return DONE
 
@@ -141,7 +151,11 @@ def _misused(wrong: typer.TyperException, *, as_json: bool) -> int:
     if message.startswith("Usage:"):  # a group without a command: its help is the answer
         sys.stderr.write(f"{message}\n")
         return WRONG_USE
-    hint = f"rdq {context.command_path.partition(' ')[2]} --help".replace("  ", " ") if context is not None else None
+    hint = (
+        f"rdq {context.command_path.partition(' ')[2]} --help".replace("  ", " ")
+        if context is not None
+        else None
+    )
     tell(Misuse(" ".join(message.split()).rstrip("."), hint=hint), as_json=as_json)
     return WRONG_USE
 

@@ -15,17 +15,29 @@ from rdq_core.domain.units import parse_duration
 from rdq_core.errors import InputInvalid
 
 PageSize = Annotated[int, typer.Option(help="How many at most, 1 to 500.")]
-Cursor = Annotated[str | None, typer.Option(help="Where the page before ended, with the same conditions.")]
+Cursor = Annotated[
+    str | None, typer.Option(help="Where the page before ended, with the same conditions.")
+]
 PAGE: Final = 50
 """How many a page of a list has, unless somebody says otherwise."""
 
 
-def next_page(command: str, cursor: str | None, page_size: int, **conditions: str | None) -> list[str]:
-    """The command for the next page, if there is one: a cursor is good only for the conditions that it came with."""
+def next_page(
+    command: str, cursor: str | None, page_size: int, **conditions: str | None
+) -> list[str]:
+    """The command for the next page, if there is one: a cursor is good only for the conditions that
+    it came with.
+    """
     if cursor is None:
         return []
-    given = {**conditions, "page-size": None if page_size == PAGE else str(page_size), "cursor": cursor}
-    options = [f"--{name} {shlex.quote(value)}" for name, value in given.items() if value is not None]
+    given = {
+        **conditions,
+        "page-size": None if page_size == PAGE else str(page_size),
+        "cursor": cursor,
+    }
+    options = [
+        f"--{name} {shlex.quote(value)}" for name, value in given.items() if value is not None
+    ]
     return [" ".join([command, *options])]
 
 

@@ -1,4 +1,6 @@
-"""A task's history as people read it at night: the newest attempt first, equal ones in a row folded into one."""
+"""A task's history as people read it at night: the newest attempt first, equal ones in a row folded
+into one.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -16,7 +18,9 @@ def tell_attempts(screen: Screen, attempts: Sequence[Attempt], *, stacks: bool) 
     """Print the attempts, then how the newest failed; with `stacks` each whole stack."""
     runs = list(_folded(attempts))
     screen.table(
-        ["#", "started", "took", "outcome", "by", "code", "error"], [_row(screen, run) for run in runs], stretch=6
+        ["#", "started", "took", "outcome", "by", "code", "error"],
+        [_row(screen, run) for run in runs],
+        stretch=6,
     )
     for run in runs if stacks else runs[:1]:
         _tell_error(screen, run[0], whole=stacks)
@@ -38,7 +42,11 @@ def _row(screen: Screen, run: Sequence[Attempt]) -> tuple[object, ...]:
     newest, oldest = run[0], run[-1]
     error = newest["error"]
     started = screen.moment(newest["started_at"])
-    number = str(newest["attempt_no"]) if newest is oldest else f"{oldest['attempt_no']}-{newest['attempt_no']}"
+    number = (
+        str(newest["attempt_no"])
+        if newest is oldest
+        else f"{oldest['attempt_no']}-{newest['attempt_no']}"
+    )
     return (
         number,
         started and started.partition(" ")[2],
@@ -63,7 +71,9 @@ def _took(run: Sequence[Attempt]) -> str:
 def _seconds(attempt: Attempt) -> float | None:
     if attempt["finished_at"] is None:
         return None
-    return (parse_time(attempt["finished_at"], "time") - parse_time(attempt["started_at"], "time")).total_seconds()
+    return (
+        parse_time(attempt["finished_at"], "time") - parse_time(attempt["started_at"], "time")
+    ).total_seconds()
 
 
 def _worker(run: Sequence[Attempt]) -> str | None:

@@ -20,27 +20,47 @@ app: Final = typer.Typer(help="The audit log.", no_args_is_help=True)
 
 
 @command(
-    app, "list", asks=True, epilog=examples("rdq audit list billing --since 24h", "rdq audit list --principal ann")
+    app,
+    "list",
+    asks=True,
+    epilog=examples("rdq audit list billing --since 24h", "rdq audit list --principal ann"),
 )
 def list_records(
     screen: Screen,
     *,
-    queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="The queue's name; without it, all.")] = None,
-    principal: Annotated[str | None, typer.Option("--principal", help="A part of the principal's name.")] = None,
-    since: Annotated[str | None, typer.Option("--since", help="Since then: 3h, or an RFC 3339 time.")] = "30d",
+    queue: Annotated[
+        str | None, typer.Argument(metavar="[QUEUE]", help="The queue's name; without it, all.")
+    ] = None,
+    principal: Annotated[
+        str | None, typer.Option("--principal", help="A part of the principal's name.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="Since then: 3h, or an RFC 3339 time.")
+    ] = "30d",
     page_size: PageSize = PAGE,
     cursor: Cursor = None,
 ) -> None:
     """List what was done to queues, the newest first. An intent without an end was interrupted."""
     ask = Asking(screen)
     start = past_text(since, "since", ask.now)
-    records = ask("audit.list", queue=queue, principal=principal, since=start, page_size=page_size, cursor=cursor)
+    records = ask(
+        "audit.list",
+        queue=queue,
+        principal=principal,
+        since=start,
+        page_size=page_size,
+        cursor=cursor,
+    )
     where = f"rdq audit list {queue}" if queue else "rdq audit list"
     more = next_page(where, records["next_cursor"], page_size, principal=principal)
-    screen.show(records, lambda: _tell(screen, records["items"], more or [f"{where} -o json"], ask.now()))
+    screen.show(
+        records, lambda: _tell(screen, records["items"], more or [f"{where} -o json"], ask.now())
+    )
 
 
-def _tell(screen: Screen, records: Sequence[Mapping[str, Any]], more: Sequence[str], now: datetime) -> None:
+def _tell(
+    screen: Screen, records: Sequence[Mapping[str, Any]], more: Sequence[str], now: datetime
+) -> None:
     if not records:
         screen.line("nothing is on record")
         screen.next("rdq status")
@@ -63,7 +83,9 @@ def _tell(screen: Screen, records: Sequence[Mapping[str, Any]], more: Sequence[s
     screen.next(*more)
 
 
-def _operations(items: Iterable[Mapping[str, Any]]) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def _operations(
+    items: Iterable[Mapping[str, Any]],
+) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """The first and the last record of each operation, of what is on the page."""
     found: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
     for item in items:  # the newest come first

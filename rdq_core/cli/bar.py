@@ -12,7 +12,9 @@ class Bar:
 
     def __init__(self, screen: Screen) -> None:
         self._progress = _progress() if screen.is_for_people and sys.stderr.isatty() else None
-        self._task: Any = None if self._progress is None else self._progress.add_task("", total=None)
+        self._task: Any = (
+            None if self._progress is None else self._progress.add_task("", total=None)
+        )
 
     def __enter__(self) -> Self:
         if self._progress is not None:
@@ -20,7 +22,10 @@ class Bar:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         if self._progress is not None:
             self._progress.stop()
@@ -33,7 +38,18 @@ class Bar:
 
 def _progress() -> Any:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
     return Progress(*columns, console=Console(stderr=True), transient=True)

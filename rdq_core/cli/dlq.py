@@ -36,11 +36,17 @@ def _no_id(context: typer.Context, value: str | None) -> str | None:
 
 
 Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", callback=_no_id)]
-Type = Annotated[str | None, typer.Option("--type", help="A glob on the error's type, such as '*Timeout*'.")]
+Type = Annotated[
+    str | None, typer.Option("--type", help="A glob on the error's type, such as '*Timeout*'.")
+]
 HandlerRef = Annotated[str | None, typer.Option("--handler", help="The handler ref.")]
-Since = Annotated[str | None, typer.Option("--since", help="Dead since then: 3h, or an RFC 3339 time.")]
+Since = Annotated[
+    str | None, typer.Option("--since", help="Dead since then: 3h, or an RFC 3339 time.")
+]
 Until = Annotated[str | None, typer.Option("--until", help="Dead until then.")]
-GroupName = Annotated[str | None, typer.Option("--group", help="A fingerprint out of rdq dlq groups.")]
+GroupName = Annotated[
+    str | None, typer.Option("--group", help="A fingerprint out of rdq dlq groups.")
+]
 
 
 @command(
@@ -74,7 +80,12 @@ def list_entries(
 
 
 def filters(
-    ask: Asking, error_type: str | None, handler: str | None, since: str | None, until: str | None, group: str | None
+    ask: Asking,
+    error_type: str | None,
+    handler: str | None,
+    since: str | None,
+    until: str | None,
+    group: str | None,
 ) -> dict[str, str | None]:
     """The conditions as a request has them."""
     return {
@@ -87,7 +98,11 @@ def filters(
 
 
 def _tell_entries(
-    screen: Screen, queue: str, items: Sequence[Mapping[str, Any]], more: Sequence[str], now: datetime
+    screen: Screen,
+    queue: str,
+    items: Sequence[Mapping[str, Any]],
+    more: Sequence[str],
+    now: datetime,
 ) -> None:
     if not items:
         screen.line(f"nothing like that {'so far' if more else f'is dead in {queue}'}")
@@ -97,7 +112,13 @@ def _tell_entries(
     screen.table(
         ["id", "dead", "tried", "code", "error"],
         [
-            (short[each["id"]], since_then(each["dead_at"], now), each["attempts"], each["code"], told(each))
+            (
+                short[each["id"]],
+                since_then(each["dead_at"], now),
+                each["attempts"],
+                each["code"],
+                told(each),
+            )
             for each in items
         ],
         stretch=4,
@@ -133,13 +154,18 @@ def show(
     app,
     "groups",
     asks=True,
-    epilog=examples("rdq dlq groups          all queues, the largest group first", "rdq dlq groups billing"),
+    epilog=examples(
+        "rdq dlq groups          all queues, the largest group first", "rdq dlq groups billing"
+    ),
 )
 def groups(
     screen: Screen,
     *,
     queue: Annotated[
-        str | None, typer.Argument(metavar="[QUEUE]", help="The queue's name; without it, all.", callback=_no_id)
+        str | None,
+        typer.Argument(
+            metavar="[QUEUE]", help="The queue's name; without it, all.", callback=_no_id
+        ),
     ] = None,
 ) -> None:
     """Show what the dead tasks died of, one line a bug."""

@@ -36,10 +36,16 @@ _OPTIONS: Final = "give ids, or --group, or --all, or filters: --type --handler 
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="These tasks.")]
 Everything = Annotated[bool, typer.Option("--all", help="Every dead task of the queue.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Count and price them, and change nothing.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Count and price them, and change nothing.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
-Rate = Annotated[str | None, typer.Option("--rate", help="How fast, as 50/s; usually the queue's own limit.")]
-Detach = Annotated[bool, typer.Option("--detach", help="Leave it to the sweeps, and come back at once.")]
+Rate = Annotated[
+    str | None, typer.Option("--rate", help="How fast, as 50/s; usually the queue's own limit.")
+]
+Detach = Annotated[
+    bool, typer.Option("--detach", help="Leave it to the sweeps, and come back at once.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -58,8 +64,12 @@ class _Words:
     question: str
 
 
-_REDRIVE: Final = _Words("dlq.redrive", "would be sent back to", "sent back to", "send {} back to {}?")
-_PURGE: Final = _Words("dlq.purge", "would be removed from", "removed from", "remove {} from {} for good?")
+_REDRIVE: Final = _Words(
+    "dlq.redrive", "would be sent back to", "sent back to", "send {} back to {}?"
+)
+_PURGE: Final = _Words(
+    "dlq.purge", "would be removed from", "removed from", "remove {} from {} for good?"
+)
 
 
 def redrive(
@@ -75,27 +85,44 @@ def redrive(
     everything: Everything = False,
     dry_run: DryRun = False,
     rate: Rate = None,
-    canary: Annotated[int | None, typer.Option(help="Send so many first, and watch how they fare.")] = None,
+    canary: Annotated[
+        int | None, typer.Option(help="Send so many first, and watch how they fare.")
+    ] = None,
     min_success: Annotated[
         float | None, typer.Option(help="The part of the canary that must succeed. [default: 0.9]")
     ] = None,
-    canary_wait: Annotated[str | None, typer.Option(help="How long the canary is watched. [default: 5m]")] = None,
+    canary_wait: Annotated[
+        str | None, typer.Option(help="How long the canary is watched. [default: 5m]")
+    ] = None,
     reason: Reason = None,
-    force: Annotated[bool, typer.Option("--force", help="Even those redriven max_redrives times.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even those redriven max_redrives times.")
+    ] = False,
     yes: Yes = False,
     detach: Detach = False,
-    unpin: Annotated[bool, typer.Option("--unpin", help="Drop the handler version they are pinned to.")] = False,
-    set_version: Annotated[str | None, typer.Option(help="Pin them to this handler version.")] = None,
+    unpin: Annotated[
+        bool, typer.Option("--unpin", help="Drop the handler version they are pinned to.")
+    ] = False,
+    set_version: Annotated[
+        str | None, typer.Option(help="Pin them to this handler version.")
+    ] = None,
     set_handler: Annotated[str | None, typer.Option(help="Give them to this handler ref.")] = None,
-    payload_file: Annotated[str | None, typer.Option(help="Give the one task this payload; - is stdin.")] = None,
+    payload_file: Annotated[
+        str | None, typer.Option(help="Give the one task this payload; - is stdin.")
+    ] = None,
 ) -> int | None:
     """Send dead tasks back: due now, with a full budget.
 
-    Their history is kept. Choose them by ids, by filters, by --group, or --all. All but ids need --yes where nobody can
-    be asked, and are the business of a job, which goes on in the sweeps when this terminal is closed.
+    Their history is kept. Choose them by ids, by filters, by --group, or --all. All but ids need
+    --yes where nobody can be asked, and are the business of a job, which goes on in the sweeps when
+    this terminal is closed.
     """
     ask = Asking(screen)
-    payload = None if payload_file is None else base64.b64encode(content(payload_file, "payload_file")).decode()
+    payload = (
+        None
+        if payload_file is None
+        else base64.b64encode(content(payload_file, "payload_file")).decode()
+    )
     request = {
         **filters(ask, error_type, handler, since, until, group),
         "ids": whole_ids(ask, task_ids, queue) or None,
@@ -149,7 +176,9 @@ def purge(
 class _Bulk:
     """One redrive or purge, from the question to the end."""
 
-    def __init__(self, screen: Screen, ask: Asking, queue: str, words: _Words, request: Mapping[str, Any]) -> None:
+    def __init__(
+        self, screen: Screen, ask: Asking, queue: str, words: _Words, request: Mapping[str, Any]
+    ) -> None:
         self._screen = screen
         self._ask = ask
         self._queue = queue
@@ -173,7 +202,9 @@ class _Bulk:
         done = self._asked(expected=expected)
         if done["job_id"] is None:
             return self._told(done)
-        return Following(self._screen, self._ask, f"{self._words.done} {self._queue}").follow(done, detach=detach)
+        return Following(self._screen, self._ask, f"{self._words.done} {self._queue}").follow(
+            done, detach=detach
+        )
 
     def _asked(self, *, dry_run: bool = False, expected: int | None = None) -> Document:
         said = {"dry_run": dry_run or None, "expected": expected}
@@ -201,7 +232,11 @@ class _Bulk:
 
     def _told(self, done: Document) -> int | None:
         """What a request about named tasks, or a dry run, has come to."""
-        if self._request["ids"] is not None and len(self._request["ids"]) == 1 and done.get("refusals"):
+        if (
+            self._request["ids"] is not None
+            and len(self._request["ids"]) == 1
+            and done.get("refusals")
+        ):
             raise refusal(done["refusals"][0])
         self._screen.show(_shape(done), lambda: self._tell(done))
         return ended(done, as_json=not self._screen.is_for_people)
@@ -211,11 +246,15 @@ class _Bulk:
             self._nothing_line(done)
         elif done["dry_run"]:
             stay = done["selected"] - done["skipped"]
-            self._screen.line(f"{counted(stay, 'task')} {self._words.would} {self._queue}; nothing was changed")
+            self._screen.line(
+                f"{counted(stay, 'task')} {self._words.would} {self._queue}; nothing was changed"
+            )
             self._screen.fields(_preview_facts(done, self._ask.now()))
             self._screen.next("the same command without --dry-run")
         else:
-            self._screen.line(f"{counted(done['done'], 'task')} {self._words.done} {self._queue}{left(done)}")
+            self._screen.line(
+                f"{counted(done['done'], 'task')} {self._words.done} {self._queue}{left(done)}"
+            )
             self._screen.next(f"rdq status {self._queue}")
 
     def _nothing(self, would: Document) -> None:
@@ -226,13 +265,17 @@ class _Bulk:
         young = would.get("preview", {}).get("too_young")
         self._screen.line(f"nothing like that is dead in {self._queue}")
         if young:
-            self._screen.line(f"{counted(young, 'task')} died in the last five seconds: ask again in a moment")
+            self._screen.line(
+                f"{counted(young, 'task')} died in the last five seconds: ask again in a moment"
+            )
         self._screen.next(f"rdq dlq list {self._queue}")
 
 
 def _shape(done: Mapping[str, Any]) -> Document:
     """The fixed shape of what a change has come to."""
-    return {name: done[name] for name in ("selected", "done", "skipped", "failed", "dry_run", "job_id")}
+    return {
+        name: done[name] for name in ("selected", "done", "skipped", "failed", "dry_run", "job_id")
+    }
 
 
 def _preview_facts(would: Mapping[str, Any], now: datetime) -> Sequence[tuple[str, object]]:
@@ -248,12 +291,19 @@ def _preview_facts(would: Mapping[str, Any], now: datetime) -> Sequence[tuple[st
         ("price", f"{seen['write_units']:,} write units, about ${seen['dollars']:.4f}"),
     ]
     if seen["refused"]:
-        facts.append(("refused", f"{seen['refused']:,} were redriven too often; --force sends them too"))
+        facts.append(
+            ("refused", f"{seen['refused']:,} were redriven too often; --force sends them too")
+        )
     if seen["too_young"]:
         facts.append(("too young", f"{seen['too_young']:,} died in the last five seconds"))
-    pins = [f"{each['handler_ref']} {each['handler_version']} ({each['count']:,})" for each in seen["pins"][:5]]
+    pins = [
+        f"{each['handler_ref']} {each['handler_version']} ({each['count']:,})"
+        for each in seen["pins"][:5]
+    ]
     if pins:
         facts.append(("pinned", ", ".join(pins)))
     if seen["gone"]:
-        facts.append(("gone", f"{', '.join(seen['gone'])}: no such version any more; --unpin drops it"))
+        facts.append(
+            ("gone", f"{', '.join(seen['gone'])}: no such version any more; --unpin drops it")
+        )
     return facts

@@ -1,6 +1,7 @@
 """Errors as the command line tells them: one line, and an exit code that scripts can rely on.
 
-0 done · 1 our bug · 2 wrong use or input · 3 not found · 4 conflict · 5 AWS not reachable, not allowed, no table
+0 done · 1 our bug · 2 wrong use or input · 3 not found · 4 conflict · 5 AWS not reachable, not
+allowed, no table
 """
 
 import itertools
@@ -46,7 +47,9 @@ _JSON_FLAGS: Final = frozenset(
 
 
 class Misuse(errors.RdqError):
-    """The command line itself is wrong: an option that is missing, unknown, or at odds with another."""
+    """The command line itself is wrong: an option that is missing, unknown, or at odds with
+    another.
+    """
 
     default_code = "usage"
 
@@ -60,7 +63,9 @@ def exit_code(error: errors.RdqError) -> int:
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether errors should be JSON, asked before anything is known to be right about the arguments."""
+    """Whether errors should be JSON, asked before anything is known to be right about the
+    arguments.
+    """
     pairs = itertools.pairwise(arguments)
     return not _JSON_FLAGS.isdisjoint(arguments) or any(
         option in ("-o", "--output") and value in ("json", "jsonl") for option, value in pairs
@@ -80,7 +85,9 @@ def tell(error: errors.RdqError, *, as_json: bool) -> None:
 
 
 def tell_bug(bug: BaseException, *, as_json: bool, debug: bool) -> None:
-    """Print that rdq is at fault. A foreign exception's message may be private, so it is told with --debug only."""
+    """Print that rdq is at fault. A foreign exception's message may be private, so it is told with
+    --debug only.
+    """
     if debug:
         traceback.print_exception(bug)
         return
@@ -94,7 +101,9 @@ def tell_bug(bug: BaseException, *, as_json: bool, debug: bool) -> None:
 
 
 def of_aws(error: BaseException) -> errors.RdqError | None:
-    """What botocore raised, outside of the store, in rdq's words; None for what isn't its own, or is a bug of ours."""
+    """What botocore raised, outside of the store, in rdq's words; None for what isn't its own, or
+    is a bug of ours.
+    """
     if not type(error).__module__.startswith("botocore") or not isinstance(error, Exception):
         return None
     from rdq_core.stores.dynamodb.endpoint import endpoint_of
@@ -108,7 +117,9 @@ def of_aws(error: BaseException) -> errors.RdqError | None:
         hint = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
         return errors.Unavailable(f"there are no AWS credentials: {fault.code}", hint=hint)
     if "AccessDenied" in fault.code:
-        return errors.Unavailable(f"not allowed: dynamodb:{action}", hint="give the caller's role this action")
+        return errors.Unavailable(
+            f"not allowed: dynamodb:{action}", hint="give the caller's role this action"
+        )
     told = f"DynamoDB did not do {action}" if action else "AWS is not reachable"
     place = f" at {found}" if (found := endpoint_of(error)) else ""
     return errors.Unavailable(f"{told}{place}: {fault.code}", hint=_CHECK_THE_WAY)

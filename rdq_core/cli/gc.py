@@ -20,7 +20,9 @@ def register(app: typer.Typer) -> None:
 def gc(
     screen: Screen,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count it, and remove nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count it, and remove nothing.")
+    ] = False,
 ) -> None:
     """Remove what tasks that are gone have left behind.
 
@@ -32,7 +34,9 @@ def gc(
 
 
 def _tell_progress(so_far: Collected) -> None:
-    note(f"{counted(so_far.examined.total(), 'item')} looked at, {so_far.found.total():,} of them nobody's")
+    note(
+        f"{counted(so_far.examined.total(), 'item')} looked at, {so_far.found.total():,} of them nobody's"
+    )
 
 
 def _tell(screen: Screen, done: Collected) -> None:

@@ -41,7 +41,9 @@ def whole_job_id(ask: Asking, text: str) -> str:
     jobs: Sequence[Mapping[str, Any]] = ask("job.list", limit=_MOST_JOBS)["items"]
     found = [str(job["job_id"]) for job in jobs if is_meant(text, job["job_id"])]
     if len(found) > 1:
-        raise InputInvalid("job_id", f"{text} can mean {len(found)} jobs", hint="give more of its letters")
+        raise InputInvalid(
+            "job_id", f"{text} can mean {len(found)} jobs", hint="give more of its letters"
+        )
     if not found:
         raise TaskNotFound(f"no job has an id like {text}", hint="rdq job list")
     return found[0]

@@ -20,7 +20,10 @@ def init(
     screen: Screen,
     *,
     create_in_aws: Annotated[
-        bool, typer.Option("--create-in-aws", help="Create them in a real AWS account, where a template should.")
+        bool,
+        typer.Option(
+            "--create-in-aws", help="Create them in a real AWS account, where a template should."
+        ),
     ] = False,
 ) -> None:
     """Create the tables on a local engine. Repeating it changes nothing."""
@@ -43,7 +46,9 @@ def init(
 
 
 def _tell(screen: Screen, names: dict[str, str]) -> None:
-    screen.line(f"the tables are ready on {os.environ.get('AWS_ENDPOINT_URL') or 'AWS'}; for programs that use them:")
+    screen.line(
+        f"the tables are ready on {os.environ.get('AWS_ENDPOINT_URL') or 'AWS'}; for programs that use them:"
+    )
     for name, table in names.items():
         screen.line(f"export {name}={table}")
     screen.next("rdq queue apply queues.yaml")

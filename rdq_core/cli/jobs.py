@@ -29,7 +29,9 @@ _OPEN: Final = ("open", "paused")
 
 @command(app, "list", asks=True, epilog=examples("rdq job list"))
 def list_jobs(
-    screen: Screen, *, limit: Annotated[int, typer.Option(min=1, max=500, help="How many at most.")] = 20
+    screen: Screen,
+    *,
+    limit: Annotated[int, typer.Option(min=1, max=500, help="How many at most.")] = 20,
 ) -> None:
     """List bulk operations: the open ones, then those that have ended, the newest first."""
     ask = Asking(screen)
@@ -70,7 +72,9 @@ def _goes_on(job: Mapping[str, Any]) -> str | None:
 
 def _progress(job: Mapping[str, Any]) -> str:
     of = job["expected"]
-    return f"{job['done']:,}" if of is None or job["state"] not in _OPEN else f"{job['done']:,}/{of:,}"
+    return (
+        f"{job['done']:,}" if of is None or job["state"] not in _OPEN else f"{job['done']:,}/{of:,}"
+    )
 
 
 @command(app, "get", asks=True)
@@ -82,7 +86,9 @@ def get(screen: Screen, *, job_id: JobId) -> None:
 
 
 def _tell_job(screen: Screen, job: Mapping[str, Any]) -> None:
-    screen.line(f"{job['job_id']}  {job['operation'].removeprefix('dlq.')} of {job['queue']}: {job['state']}")
+    screen.line(
+        f"{job['job_id']}  {job['operation'].removeprefix('dlq.')} of {job['queue']}: {job['state']}"
+    )
     order = dict(job["order"])
     chosen = ", ".join(f"{name} {value}" for name, value in order["select"].items())
     canary = order.get("canary")
@@ -90,7 +96,11 @@ def _tell_job(screen: Screen, job: Mapping[str, Any]) -> None:
         [
             ("what", "all" if chosen == "all True" else chosen),
             ("pace", order["rate"]),
-            ("canary", canary and f"{canary['first']} first, {canary['min_success']:g} of them for {canary['wait']}"),
+            (
+                "canary",
+                canary
+                and f"{canary['first']} first, {canary['min_success']:g} of them for {canary['wait']}",
+            ),
             ("by", f"{job['principal']}{'' if job['verified'] else ' (not verified)'}"),
             ("reason", job["reason"]),
             ("began", screen.moment(job["created_at"])),
@@ -114,7 +124,9 @@ def resume(
     screen: Screen,
     *,
     job_id: JobId,
-    detach: Annotated[bool, typer.Option("--detach", help="Leave it to the sweeps, and come back at once.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Leave it to the sweeps, and come back at once.")
+    ] = False,
 ) -> int | None:
     """Go on with a job from here, whoever had it before. Nothing is done twice."""
     ask = Asking(screen)
@@ -132,12 +144,16 @@ def cancel(screen: Screen, *, job_id: JobId, reason: Reason = None) -> None:
 
 
 def _tell_cancelled(screen: Screen, job: Mapping[str, Any]) -> None:
-    screen.line(f"the {job['operation'].removeprefix('dlq.')} is cancelled after {counted(job['done'], 'task')}")
+    screen.line(
+        f"the {job['operation'].removeprefix('dlq.')} is cancelled after {counted(job['done'], 'task')}"
+    )
     screen.next(f"rdq dlq list {job['queue']}")
 
 
 class Following:
-    """A job in a terminal: taken on from here, or watched, with a bar; stopped at a checkpoint by Ctrl-C."""
+    """A job in a terminal: taken on from here, or watched, with a bar; stopped at a checkpoint by
+    Ctrl-C.
+    """
 
     def __init__(self, screen: Screen, ask: Asking, words: str) -> None:
         self._screen = screen
@@ -145,7 +161,9 @@ class Following:
         self._words = words
         self._stopping = False
 
-    def follow(self, begun: Mapping[str, Any], *, detach: bool = False, take_over: bool = False) -> int | None:
+    def follow(
+        self, begun: Mapping[str, Any], *, detach: bool = False, take_over: bool = False
+    ) -> int | None:
         """Take a job on to its end. The exit code."""
         job_id = begun["job_id"]
         if detach:
@@ -155,7 +173,9 @@ class Following:
             try:
                 job = self._ask("job.advance", job_id=job_id, take_over=take_over or None)
                 while not self._is_over(job) and not self._stopping:
-                    bar.show(job["done"] + job["skipped"] + job["failed"], job["expected"], _doing(job))
+                    bar.show(
+                        job["done"] + job["skipped"] + job["failed"], job["expected"], _doing(job)
+                    )
                     self._ask.wait(min((job["due_in_ms"] or 0) / 1000, _LONGEST_WAIT))
                     job = self._ask("job.advance", job_id=job_id)
             except RdqError as failed:

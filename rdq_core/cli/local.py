@@ -32,11 +32,14 @@ def register(app: typer.Typer) -> None:
 def local(
     screen: Screen,
     *,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")] = 8000,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")
+    ] = 8000,
 ) -> None:
     """Serve a local engine with its tables until Ctrl-C.
 
-    It is empty and in memory. What is printed is for other terminals, which export it and then find the engine.
+    It is empty and in memory. What is printed is for other terminals, which export it and then find
+    the engine.
     """
     with until_signalled() as done, served(port) as environment:
         screen.show(environment, lambda: _tell(screen, environment))
@@ -52,9 +55,11 @@ def _tell(screen: Screen, environment: Mapping[str, str]) -> None:
 
 @contextmanager
 def served(port: int = 0) -> Iterator[dict[str, str]]:
-    """An engine with its tables, and the variables by which programs find it, which this process has meanwhile.
+    """An engine with its tables, and the variables by which programs find it, which this process
+    has meanwhile.
 
-    `port` 0 takes a free one. Raises Unavailable when moto is not installed, InputInvalid for a port that is taken.
+    `port` 0 takes a free one. Raises Unavailable when moto is not installed, InputInvalid for a
+    port that is taken.
     """
     with _engine(port) as server:
         environment = {ENDPOINT: server.endpoint_url, **LOCAL_ACCOUNT, **LOCAL_TABLES.as_env()}
@@ -89,7 +94,9 @@ def require_engine(what: str) -> None:
 
 @contextmanager
 def settings(values: Mapping[str, str]) -> Iterator[None]:
-    """These environment variables, no proxy in between, and none of the user's own AWS settings, within."""
+    """These environment variables, no proxy in between, and none of the user's own AWS settings,
+    within.
+    """
     before = dict(os.environ)
     for name in _FOREIGN:
         os.environ.pop(name, None)
@@ -105,7 +112,10 @@ def settings(values: Mapping[str, str]) -> Iterator[None]:
 def until_signalled() -> Iterator[threading.Event]:
     """An event that Ctrl-C and SIGTERM set, instead of ending the process."""
     done = threading.Event()
-    before = {number: signal.signal(number, lambda *_: done.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, lambda *_: done.set())
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield done
     finally:

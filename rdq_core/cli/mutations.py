@@ -1,4 +1,6 @@
-"""How commands that change tasks end: what was left as it was, and the exit code that follows from it."""
+"""How commands that change tasks end: what was left as it was, and the exit code that follows from
+it.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -12,9 +12,13 @@ from rdq_core.cli.screen import Screen, exact, span
 from rdq_core.config.merge import leaves
 from rdq_core.domain.times import parse_time
 
-app: Final = typer.Typer(help="Queues: their configuration and how full they are.", no_args_is_help=True)
+app: Final = typer.Typer(
+    help="Queues: their configuration and how full they are.", no_args_is_help=True
+)
 
-_NO_SETTINGS: Final = frozenset({"queue", "revision", "paused", "shards_ever", "deleting", "override_suspended"})
+_NO_SETTINGS: Final = frozenset(
+    {"queue", "revision", "paused", "shards_ever", "deleting", "override_suspended"}
+)
 
 Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
 
@@ -31,7 +35,11 @@ def _tell_queue(screen: Screen, queue: str, layers: Mapping[str, Any]) -> None:
     declared = leaves(layers["declared"])
     override = leaves(over["layer"]) if over.get("in_force") else {}
     rows = [
-        (key, shown(value), "override" if key in override else "declared" if key in declared else "")
+        (
+            key,
+            shown(value),
+            "override" if key in override else "declared" if key in declared else "",
+        )
         for key, value in leaves(layers["effective"]).items()
         if key not in _NO_SETTINGS and value not in ([], {})
     ]
@@ -47,11 +55,18 @@ def _states(layers: Mapping[str, Any]) -> str:
     return "".join(f", {word}" for word, holds in states.items() if holds)
 
 
-def _set_by_people(screen: Screen, layers: Mapping[str, Any], over: Mapping[str, Any]) -> list[tuple[str, object]]:
+def _set_by_people(
+    screen: Screen, layers: Mapping[str, Any], over: Mapping[str, Any]
+) -> list[tuple[str, object]]:
     """What a deploy can't undo: pause and override, with the reasons."""
     told: list[tuple[str, object]] = []
     if layers["paused"]:
-        told.append(("paused", f"since {told_time(screen, layers['paused_at'])}{_because(layers['pause_reason'])}"))
+        told.append(
+            (
+                "paused",
+                f"since {told_time(screen, layers['paused_at'])}{_because(layers['pause_reason'])}",
+            )
+        )
     if over:
         told.append(("override", f"{override_state(screen, over)}{_because(over['reason'])}"))
     return told
@@ -118,7 +133,11 @@ def tell_no_queue(screen: Screen) -> None:
 
 def _marks(each: Mapping[str, Any]) -> str:
     over = {None: "", "in_force": "override", "suspended": "override SUSPENDED"}[each["override"]]
-    return ", ".join(filter(None, ("PAUSED" if each["paused"] else "", "DELETING" if each["deleting"] else "", over)))
+    return ", ".join(
+        filter(
+            None, ("PAUSED" if each["paused"] else "", "DELETING" if each["deleting"] else "", over)
+        )
+    )
 
 
 @command(app, "ladder", asks=True)
@@ -132,7 +151,10 @@ def _tell_ladder(screen: Screen, queue: str, steps: Mapping[str, Any]) -> None:
     names = ("earliest", "middle", "latest")
     screen.table(
         ["attempt", *names],
-        [(each["attempt"], *(exact(each[f"{name}_ms"]) for name in names)) for each in steps["attempts"]],
+        [
+            (each["attempt"], *(exact(each[f"{name}_ms"]) for name in names))
+            for each in steps["attempts"]
+        ],
     )
     dies = steps["dies"]
     screen.line()

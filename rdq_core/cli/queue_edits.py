@@ -1,4 +1,6 @@
-"""`rdq queue set`, `pause`, `resume`, `delete`: what people change about a queue, each time with a reason."""
+"""`rdq queue set`, `pause`, `resume`, `delete`: what people change about a queue, each time with a
+reason.
+"""
 
 import sys
 from collections.abc import Mapping
@@ -12,7 +14,9 @@ from rdq_core.cli.failures import Misuse
 from rdq_core.cli.queue import Queue, override_state, shown, told_time
 from rdq_core.cli.screen import Screen, note
 
-Reason = Annotated[str | None, typer.Option("--reason", help="Why, for those who look at it later.")]
+Reason = Annotated[
+    str | None, typer.Option("--reason", help="Why, for those who look at it later.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -43,26 +47,36 @@ def set_(
     *,
     queue: Queue,
     assignments: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="KEY= takes the key out again.")
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE...", help="KEY= takes the key out again."),
     ] = None,
     reason: Reason = None,
     lasts: Annotated[
-        str | None, typer.Option("--for", help="How long all that is set holds: 2h, or never an end.")
+        str | None,
+        typer.Option("--for", help="How long all that is set holds: 2h, or never an end."),
     ] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Take away all that was set.")] = False,
 ) -> None:
     """Put settings on top of what is declared, for good or for a while. No deploy undoes them.
 
-    A queue has one override, with one reason and one end: what was set before stays, and without --for its end as well.
+    A queue has one override, with one reason and one end: what was set before stays, and without
+    --for its end as well.
     """
     _check_set(assignments, reason, lasts, clear=clear)
     done = Asking(screen)(
-        "queue.set", queue=queue, set=assignments or None, clear=clear or None, lasts=lasts, reason=reason
+        "queue.set",
+        queue=queue,
+        set=assignments or None,
+        clear=clear or None,
+        lasts=lasts,
+        reason=reason,
     )
     screen.show(done, lambda: _tell_set(screen, queue, done))
 
 
-def _check_set(assignments: list[str] | None, reason: str | None, lasts: str | None, *, clear: bool) -> None:
+def _check_set(
+    assignments: list[str] | None, reason: str | None, lasts: str | None, *, clear: bool
+) -> None:
     if clear and (assignments or lasts):
         raise Misuse("--clear takes away all that was set: give it without KEY=VALUE and --for")
     if not clear and not assignments:
@@ -73,11 +87,17 @@ def _check_set(assignments: list[str] | None, reason: str | None, lasts: str | N
 
 def _tell_set(screen: Screen, queue: str, done: Mapping[str, Any]) -> None:
     over = done["override"]
-    state = "nothing is set on top of what is declared" if over is None else f"set {override_state(screen, over)}"
+    state = (
+        "nothing is set on top of what is declared"
+        if over is None
+        else f"set {override_state(screen, over)}"
+    )
     screen.line(f"{queue}: {state}{'' if done['changed'] else ' (as it was)'}")
     if done["changes"]:
         screen.line()
-        rows = [(each["key"], shown(each["before"]), shown(each["after"])) for each in done["changes"]]
+        rows = [
+            (each["key"], shown(each["before"]), shown(each["after"])) for each in done["changes"]
+        ]
         screen.table(["setting", "before", "now"], rows, stretch=2)
     screen.next(f"rdq queue get {queue}", *([f"rdq queue set {queue} --clear"] if over else []))
 
@@ -117,7 +137,8 @@ def delete(
 
     It takes no more tasks at once, and is gone when it has none left.
 
-    Sweeps take the second step by themselves, six minutes later at the earliest; so does this command, given again.
+    Sweeps take the second step by themselves, six minutes later at the earliest; so does this
+    command, given again.
     """
     ask = Asking(screen)
     if not yes and can_ask(screen):
@@ -129,7 +150,9 @@ def delete(
 
 
 def _counts(told: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(name, f"{told[name.replace(' ', '_')]:,}") for name in ("pending", "in flight", "dead")]
+    return [
+        (name, f"{told[name.replace(' ', '_')]:,}") for name in ("pending", "in flight", "dead")
+    ]
 
 
 def _tell_deletion(screen: Screen, queue: str, done: Mapping[str, Any]) -> None:

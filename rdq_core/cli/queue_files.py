@@ -48,15 +48,22 @@ def diff(screen: Screen, *, file: File) -> int | None:
     return CONFLICT if differs else None
 
 
-def _tell_differences(screen: Screen, file: str, differences: Sequence[Mapping[str, Any]], *, differs: bool) -> None:
+def _tell_differences(
+    screen: Screen, file: str, differences: Sequence[Mapping[str, Any]], *, differs: bool
+) -> None:
     for each in differences:
         screen.line(f"{each['queue']}: {_RESULTS[each['result']]}")
         if each["changes"]:
-            rows = [(change["key"], shown(change["stored"]), shown(change["file"])) for change in each["changes"]]
+            rows = [
+                (change["key"], shown(change["stored"]), shown(change["file"]))
+                for change in each["changes"]
+            ]
             screen.table(["setting", "stored", "file"], rows, stretch=2)
         if each.get("override_suspended"):
             screen.line("its override contradicts the file and would be suspended")
-    screen.next(f"rdq queue apply {_named(file)}" if differs else f"rdq queue get {differences[0]['queue']}")
+    screen.next(
+        f"rdq queue apply {_named(file)}" if differs else f"rdq queue get {differences[0]['queue']}"
+    )
 
 
 _RESULTS: Final[Mapping[str, str]] = {
@@ -86,13 +93,21 @@ def _tell_applied(screen: Screen, applied: Sequence[Mapping[str, Any]]) -> None:
     )
     for each in applied:
         if each.get("override_suspended"):
-            screen.line(f"the override of {each['queue']} contradicts what was declared and is suspended")
+            screen.line(
+                f"the override of {each['queue']} contradicts what was declared and is suspended"
+            )
     screen.next(f"rdq queue get {applied[0]['queue']}")
 
 
 def _config(document: Document) -> dict[str, Any]:
-    """A file that was read and checked here, as requests have it: what is wrong in it is told with its line."""
-    return {"config_version": 1, "defaults": dict(document.defaults), "queues": dict(document.queues)}
+    """A file that was read and checked here, as requests have it: what is wrong in it is told with
+    its line.
+    """
+    return {
+        "config_version": 1,
+        "defaults": dict(document.defaults),
+        "queues": dict(document.queues),
+    }
 
 
 def _read(file: str) -> Document:
@@ -101,7 +116,9 @@ def _read(file: str) -> Document:
     except ConfigInvalid as refused:
         if refused.path != THE_FILE:
             raise
-        raise ConfigInvalid("standard input" if file == "-" else file, refused.problem, hint=refused.hint) from None
+        raise ConfigInvalid(
+            "standard input" if file == "-" else file, refused.problem, hint=refused.hint
+        ) from None
 
 
 def _named(file: str) -> str:

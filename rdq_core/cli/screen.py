@@ -1,7 +1,8 @@
-"""What a command prints: for programs one document or one object a line, for people tables of 80 columns.
+"""What a command prints: for programs one document or one object a line, for people tables of 80
+columns.
 
-The invariant: standard output carries the answer and nothing else, and no text from outside reaches a terminal with
-its control characters.
+The invariant: standard output carries the answer and nothing else, and no text from outside reaches
+a terminal with its control characters.
 """
 
 import json
@@ -22,7 +23,9 @@ from rdq_core.domain.times import parse_time
 
 VIA: Final = "RDQ_VIA"
 """The environment variable that names the ops function to ask."""
-_UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_UNPRINTABLE: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
 _WIDEST: Final = 200
 _NARROWEST: Final = 12
 _WIDE_ENOUGH: Final = 24
@@ -44,7 +47,8 @@ class Format(StrEnum):
 
 
 class Screen:
-    """Standard output of one command. `utc` shows people times in UTC instead of the machine's own zone.
+    """Standard output of one command. `utc` shows people times in UTC instead of the machine's own
+    zone.
 
     `via` is the ops function that the command asks, None where it asks DynamoDB itself.
     """
@@ -60,7 +64,9 @@ class Screen:
         return self.kind is Format.TABLE
 
     def show(self, document: Mapping[str, Any], people: Callable[[], None]) -> None:
-        """Print an answer: as a document, one object a line (of a list its items), or by calling `people`."""
+        """Print an answer: as a document, one object a line (of a list its items), or by calling
+        `people`.
+        """
         match self.kind:
             case Format.JSON:
                 _write(json.dumps(document, indent=2, default=str))
@@ -81,18 +87,29 @@ class Screen:
             self.line(f"{'next: ' if place == 0 else '      '}{self.typed(command)}")
 
     def typed(self, command: str) -> str:
-        """A command as it has to be typed: to the ops function that this one asks, unless the environment names it."""
+        """A command as it has to be typed: to the ops function that this one asks, unless the
+        environment names it.
+        """
         if self.via is None or os.environ.get(VIA) == self.via or not command.startswith("rdq "):
             return command
         return f"{command} --via {shlex.quote(self.via)}"
 
-    def table(self, headings: Sequence[str], rows: Iterable[Sequence[object]], *, stretch: int | None = None) -> None:
-        """Print a table. The column `stretch` gives way where the screen is narrow; where that isn't enough, a row is a
-        block of lines, one a column.
+    def table(
+        self,
+        headings: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        *,
+        stretch: int | None = None,
+    ) -> None:
+        """Print a table. The column `stretch` gives way where the screen is narrow; where that
+        isn't enough, a row is a block of lines, one a column.
         """
         cells = [[_carried(escaped("-" if cell is None else cell)) for cell in row] for row in rows]
         widths = [max(map(cell_len, column)) for column in zip(headings, *cells, strict=True)]
-        widths = [width if place in (0, stretch) else min(width, _WIDE_ENOUGH) for place, width in enumerate(widths)]
+        widths = [
+            width if place in (0, stretch) else min(width, _WIDE_ENOUGH)
+            for place, width in enumerate(widths)
+        ]
         if stretch is not None:
             _squeeze(widths, stretch)
         whole = sum(widths) + len(_GAP) * (len(widths) - 1)
@@ -123,12 +140,18 @@ class Screen:
 
     def time(self, moment: datetime | None) -> str | None:
         """A moment as people read it."""
-        return None if moment is None else moment.astimezone(self._zone).strftime("%Y-%m-%d %H:%M:%S")
+        return (
+            None if moment is None else moment.astimezone(self._zone).strftime("%Y-%m-%d %H:%M:%S")
+        )
 
 
 def escaped(value: object) -> str:
-    """Text that does to a terminal what it says and nothing else: control characters are written out."""
-    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), str(value))
+    """Text that does to a terminal what it says and nothing else: control characters are written
+    out.
+    """
+    return _UNPRINTABLE.sub(
+        lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), str(value)
+    )
 
 
 def _carried(text: str) -> str:
@@ -158,7 +181,11 @@ def exact(milliseconds: int) -> str:
     seconds = milliseconds / 1000
     if seconds < _MINUTE:
         return f"{milliseconds}ms" if 0 < seconds < 1 else f"{seconds:.1f}".removesuffix(".0") + "s"
-    for unit, length, part, of in (("d", _DAY, "h", _HOUR), ("h", _HOUR, "m", _MINUTE), ("m", _MINUTE, "s", 1)):
+    for unit, length, part, of in (
+        ("d", _DAY, "h", _HOUR),
+        ("h", _HOUR, "m", _MINUTE),
+        ("m", _MINUTE, "s", 1),
+    ):
         if seconds >= length:
             whole, rest = divmod(round(seconds / of), length // of)
             return f"{whole}{unit} {rest:02d}{part}"
@@ -191,7 +218,9 @@ def _items(document: Mapping[str, Any]) -> Iterable[Any]:
 
 
 def failure(kind: str | None, message: str | None) -> str:
-    """What went wrong on one line. The message comes first, because the end gives way where the screen is narrow."""
+    """What went wrong on one line. The message comes first, because the end gives way where the
+    screen is narrow.
+    """
     first = next(iter((message or "").splitlines()), "")
     if not first:
         return kind or ""
@@ -199,7 +228,9 @@ def failure(kind: str | None, message: str | None) -> str:
 
 
 def _squeeze(widths: list[int], stretch: int) -> None:
-    """Make a row fit: first the column `stretch` gives way as far as it stays comfortable, then the wide others."""
+    """Make a row fit: first the column `stretch` gives way as far as it stays comfortable, then the
+    wide others.
+    """
     others = sum(widths) - widths[stretch] + len(_GAP) * (len(widths) - 1)
     short = min(widths[stretch], _COMFORTABLE) - (_columns() - others)
     for place in reversed(range(1, len(widths))):
@@ -212,12 +243,19 @@ def _squeeze(widths: list[int], stretch: int) -> None:
 
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return _GAP.join(_fitted(cell, width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+    return _GAP.join(
+        _fitted(cell, width) for cell, width in zip(cells, widths, strict=True)
+    ).rstrip()
 
 
 def _fitted(cell: str, width: int) -> str:
-    fitted = set_cell_size(cell, width) if cell_len(cell) <= width else f"{set_cell_size(cell, width - 1)}…"
-    # Behind text that runs to the left a terminal would go on to the left, and put the next columns in between.
+    fitted = (
+        set_cell_size(cell, width)
+        if cell_len(cell) <= width
+        else f"{set_cell_size(cell, width - 1)}…"
+    )
+    # Behind text that runs to the left a terminal would go on to the left, and put the next columns
+    # in between.
     return f"{fitted}{_LEFT_TO_RIGHT}" if any(map(_runs_left, cell)) else fitted
 
 
@@ -231,7 +269,9 @@ def _columns() -> int:
 
 def _bold(text: str) -> str:
     """Bold where a terminal wants it."""
-    wanted = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    wanted = (
+        sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    )
     return f"\x1b[1m{text}\x1b[0m" if wanted else text
 
 

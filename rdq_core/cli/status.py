@@ -14,17 +14,22 @@ from rdq_core.cli.screen import Screen, span
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    command(app, "status", asks=True, epilog=examples("rdq status", "rdq status billing -o json"))(status)
+    command(app, "status", asks=True, epilog=examples("rdq status", "rdq status billing -o json"))(
+        status
+    )
 
 
 def status(
     screen: Screen,
     *,
-    queue: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="The queue's name; without it, all.")] = None,
+    queue: Annotated[
+        str | None, typer.Argument(metavar="[QUEUE]", help="The queue's name; without it, all.")
+    ] = None,
 ) -> None:
     """Show how the queues are: where a night begins.
 
-    What waits, runs and is dead, since when the oldest is due, and what people have paused or overridden.
+    What waits, runs and is dead, since when the oldest is due, and what people have paused or
+    overridden.
     """
     found = Asking(screen)("status", queue=queue)
     screen.show(found, lambda: _tell(screen, found["items"]))

@@ -1,4 +1,6 @@
-"""Standard output and error where they cannot carry every character: lines become ASCII, and the rest escapes."""
+"""Standard output and error where they cannot carry every character: lines become ASCII, and the
+rest escapes.
+"""
 
 import codecs
 import sys
@@ -9,7 +11,9 @@ _NAME: Final = "rdq.plain"
 
 
 def prepare_streams() -> None:
-    """Let no character end a command: a terminal or pipe without UTF-8 gets a plain one in its place."""
+    """Let no character end a command: a terminal or pipe without UTF-8 gets a plain one in its
+    place.
+    """
     codecs.register_error(_NAME, _plain)
     for stream in (sys.stdout, sys.stderr):
         _prepare(stream)
@@ -26,4 +30,6 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     bad = error.object[error.start : error.end]
-    return "".join(_PLAIN.get(each, each.encode("unicode_escape").decode()) for each in bad), error.end
+    return "".join(
+        _PLAIN.get(each, each.encode("unicode_escape").decode()) for each in bad
+    ), error.end

@@ -58,22 +58,41 @@ def submit(
     handler: Annotated[str | None, typer.Option("--handler", "-H", help="The handler ref.")] = None,
     payload: Annotated[
         str | None,
-        typer.Option(help="The payload as text; - is standard input. JSON is text too, unless --content-type says it."),
+        typer.Option(
+            help="The payload as text; - is standard input. JSON is text too, unless --content-type says it."
+        ),
     ] = None,
     payload_file: Annotated[str | None, typer.Option(help="A file that is the payload.")] = None,
-    payloads: Annotated[str | None, typer.Option(help="A file with a payload a line, its bytes as they stand.")] = None,
+    payloads: Annotated[
+        str | None, typer.Option(help="A file with a payload a line, its bytes as they stand.")
+    ] = None,
     tasks: Annotated[str | None, typer.Option(help="A file with a task object a line.")] = None,
     atomic: Annotated[bool, typer.Option("--atomic", help="Submit none if one is bad.")] = False,
     task_id: Annotated[str | None, typer.Option("--id", help="The task's id, a ULID.")] = None,
-    key: Annotated[str | None, typer.Option(help="A business key: the same key submits once.")] = None,
-    header: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be given again.")] = None,
-    content_type: Annotated[str | None, typer.Option(help="What the payload is, such as application/json.")] = None,
-    handler_version: Annotated[str | None, typer.Option(help="Pin the task to this version.")] = None,
-    run_at: Annotated[str | None, typer.Option(help="When it is due, RFC 3339 with a zone.")] = None,
-    delay: Annotated[str | None, typer.Option(help="How long until it is due: 30s, 10m, 24h.")] = None,
-    concurrency_key: Annotated[str | None, typer.Option(help="Tasks of one key run one after the other.")] = None,
+    key: Annotated[
+        str | None, typer.Option(help="A business key: the same key submits once.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE; may be given again.")
+    ] = None,
+    content_type: Annotated[
+        str | None, typer.Option(help="What the payload is, such as application/json.")
+    ] = None,
+    handler_version: Annotated[
+        str | None, typer.Option(help="Pin the task to this version.")
+    ] = None,
+    run_at: Annotated[
+        str | None, typer.Option(help="When it is due, RFC 3339 with a zone.")
+    ] = None,
+    delay: Annotated[
+        str | None, typer.Option(help="How long until it is due: 30s, 10m, 24h.")
+    ] = None,
+    concurrency_key: Annotated[
+        str | None, typer.Option(help="Tasks of one key run one after the other.")
+    ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for the one task's end; exit code 0 if it succeeds.")
+        bool,
+        typer.Option("--wait", help="Wait for the one task's end; exit code 0 if it succeeds."),
     ] = False,
 ) -> int | None:
     """Submit a task, or one for each line of a file.
@@ -119,7 +138,11 @@ def _the_source(**sources: str | None) -> str:
     given = [name for name, value in sources.items() if value is not None]
     if len(given) != 1:
         options = ", ".join("--" + name.replace("_", "-") for name in given or sources)
-        raise Misuse(f"{options} exclude each other" if given else f"there is no payload: give one of {options}")
+        raise Misuse(
+            f"{options} exclude each other"
+            if given
+            else f"there is no payload: give one of {options}"
+        )
     return given[0]
 
 
@@ -150,16 +173,22 @@ def _one(template: Draft, payload: str | None, payload_file: str | None) -> Draf
 
 
 def _as_said(draft: Draft) -> Draft:
-    """The draft, whose payload is JSON if its content type says so: a shell's quotes are easily lost."""
+    """The draft, whose payload is JSON if its content type says so: a shell's quotes are easily
+    lost.
+    """
     if draft.content_type.partition(";")[0].strip() == JSON:
         try:
             read_json(draft.payload)
         except ValueError as problem:
-            raise InputInvalid("payload", str(problem), hint="quote it, or say another --content-type") from None
+            raise InputInvalid(
+                "payload", str(problem), hint="quote it, or say another --content-type"
+            ) from None
     return draft
 
 
-def _submit_one(screen: Screen, submitter: Submitter, draft: Draft, waits_on: Parts | None) -> int | None:
+def _submit_one(
+    screen: Screen, submitter: Submitter, draft: Draft, waits_on: Parts | None
+) -> int | None:
     submission = submitter.submit(draft)
     report = BulkReport(submitted=[Submitted(submission.task.id, submission.created, None)])
     screen.show(submit_view(report), lambda: _tell(screen, report, draft.queue))
@@ -184,7 +213,9 @@ def _wait(screen: Screen, found: Parts, task_id: str) -> int | None:
 
 @contextmanager
 def _naming_a_queue() -> Iterator[None]:
-    """A queue that isn't configured is wrong use here: nobody has asked for it, they have given it work."""
+    """A queue that isn't configured is wrong use here: nobody has asked for it, they have given it
+    work.
+    """
     try:
         yield
     except QueueNotFound as unknown:
@@ -210,11 +241,17 @@ def _tell(screen: Screen, report: BulkReport, queue: str) -> None:
     if report.submitted or not report.rejected:
         screen.line(_stored(report, queue))
     if report.rejected:
-        screen.line(f"refused {counted(len(report.rejected), 'line')}, of which nothing was stored:")
+        screen.line(
+            f"refused {counted(len(report.rejected), 'line')}, of which nothing was stored:"
+        )
         for each in report.rejected[:_MOST_SHOWN]:
-            screen.line(f"  line {each.line}: {f'{each.field}: ' if each.field else ''}{each.message}")
+            screen.line(
+                f"  line {each.line}: {f'{each.field}: ' if each.field else ''}{each.message}"
+            )
         if len(report.rejected) > _MOST_SHOWN:
-            screen.line(f"  and {len(report.rejected) - _MOST_SHOWN:,} more; -o json lists them all")
+            screen.line(
+                f"  and {len(report.rejected) - _MOST_SHOWN:,} more; -o json lists them all"
+            )
     if report.submitted:
         screen.next(f"rdq task get {report.submitted[0].id}")
 
@@ -245,7 +282,16 @@ def _ended(report: BulkReport, *, atomic: bool, as_json: bool) -> int | None:
         return None
     first = report.rejected[0]
     what = f"{first.field}: {first.message}" if first.field else first.message
-    outcome = ", so none was submitted" if atomic else ", the others were submitted" if report.submitted else ""
+    outcome = (
+        ", so none was submitted"
+        if atomic
+        else ", the others were submitted"
+        if report.submitted
+        else ""
+    )
     refused = f"{counted(len(report.rejected), 'line')} refused{outcome}"
-    tell(RdqError(f"{refused}; the first is line {first.line}: {what}", code=first.code), as_json=as_json)
+    tell(
+        RdqError(f"{refused}; the first is line {first.line}: {what}", code=first.code),
+        as_json=as_json,
+    )
     return WRONG_USE

@@ -20,8 +20,12 @@ from rdq_core.errors import TaskConflict
 
 app: Final = typer.Typer(help="Tasks.", no_args_is_help=True)
 
-ShowPayload = Annotated[bool, typer.Option("--show-payload", help="Show the payload, not only its size and digest.")]
-ShowStacks = Annotated[bool, typer.Option("--stacks", help="Show each attempt's stack, not only the newest one's end.")]
+ShowPayload = Annotated[
+    bool, typer.Option("--show-payload", help="Show the payload, not only its size and digest.")
+]
+ShowStacks = Annotated[
+    bool, typer.Option("--stacks", help="Show each attempt's stack, not only the newest one's end.")
+]
 StatusName = Annotated[str | None, typer.Option("--status", help="PENDING or IN_FLIGHT.")]
 HandlerRef = Annotated[str | None, typer.Option("--handler", help="The handler ref.")]
 
@@ -31,8 +35,12 @@ def get(
     screen: Screen,
     *,
     task_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The task's id.")] = None,
-    queue: Annotated[str | None, typer.Option("--queue", "-q", help="With --key: the queue.")] = None,
-    key: Annotated[str | None, typer.Option("--key", help="The business key that it was submitted with.")] = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", "-q", help="With --key: the queue.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="The business key that it was submitted with.")
+    ] = None,
     show_payload: ShowPayload = False,
     stacks: ShowStacks = False,
 ) -> None:
@@ -58,19 +66,26 @@ def _next_for(task: Mapping[str, Any]) -> str:
 
 
 @command(app, "result", asks=True, epilog=examples("rdq task result 01M8PXSZ8GHTD2249VSD1FERQ2"))
-def result(screen: Screen, *, task_id: Annotated[str, typer.Argument(metavar="ID", help="The task's id.")]) -> None:
+def result(
+    screen: Screen, *, task_id: Annotated[str, typer.Argument(metavar="ID", help="The task's id.")]
+) -> None:
     """Show what the handler of a task has returned. Exit code 4 when the task has not succeeded."""
     ask = Asking(screen)
     task = ask("task.get", id=whole_id(ask, task_id))
     if task["status"] != "SUCCEEDED":
         told = f"task {task['id']} is {task['status']}: it has no result"
         raise TaskConflict(told, task_id=task["id"], hint=f"rdq task get {task['id']}")
-    answer = {name: task[name] for name in ("id", "status", "completed_at", "result", "result_content_type")}
+    answer = {
+        name: task[name]
+        for name in ("id", "status", "completed_at", "result", "result_content_type")
+    }
     screen.show(answer, lambda: _tell_result(screen, task))
 
 
 def _tell_result(screen: Screen, task: Mapping[str, Any]) -> None:
-    screen.line("its handler returned nothing" if task["result"] is None else payload_text(task["result"]))
+    screen.line(
+        "its handler returned nothing" if task["result"] is None else payload_text(task["result"])
+    )
     screen.next(f"rdq task get {task['id']}")
 
 
@@ -86,8 +101,12 @@ def list_tasks(
 ) -> None:
     """List what waits and runs in a queue. What has ended is in no list but the DLQ's."""
     ask = Asking(screen)
-    page = ask("task.list", queue=queue, status=status, handler=handler, page_size=page_size, cursor=cursor)
-    more = next_page(f"rdq task list {queue}", page["next_cursor"], page_size, status=status, handler=handler)
+    page = ask(
+        "task.list", queue=queue, status=status, handler=handler, page_size=page_size, cursor=cursor
+    )
+    more = next_page(
+        f"rdq task list {queue}", page["next_cursor"], page_size, status=status, handler=handler
+    )
     screen.show(page, lambda: _tell_tasks(screen, ask, queue, page["items"], more))
 
 
@@ -95,14 +114,21 @@ def _tell_tasks(
     screen: Screen, ask: Asking, queue: str, items: Sequence[Mapping[str, Any]], more: Sequence[str]
 ) -> None:
     if not items:
-        screen.line("nothing like that so far" if more else f"nothing like that waits or runs in {queue}")
+        screen.line(
+            "nothing like that so far" if more else f"nothing like that waits or runs in {queue}"
+        )
         screen.next(*more or [f"rdq status {queue}"])
         return
     now, short = ask.now(), shortened(each["id"] for each in items)
     screen.table(
         ["id", "status", "due", "handler"],
         [
-            (short[each["id"]], each["status"], ago(parse_time(each["due_at"], "time"), now), each["handler_ref"])
+            (
+                short[each["id"]],
+                each["status"],
+                ago(parse_time(each["due_at"], "time"), now),
+                each["handler_ref"],
+            )
             for each in items
         ],
         stretch=3,
@@ -123,23 +149,38 @@ def _tell_tasks(
 def cancel(
     screen: Screen,
     *,
-    task_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The tasks' ids.")] = None,
-    queue: Annotated[str | None, typer.Option("--queue", "-q", help="Or those of this queue:")] = None,
+    task_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID]...", help="The tasks' ids.")
+    ] = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", "-q", help="Or those of this queue:")
+    ] = None,
     status: StatusName = None,
     handler: HandlerRef = None,
-    everything: Annotated[bool, typer.Option("--all", help="Whatever waits or runs in the queue.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count them, and change nothing.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Whatever waits or runs in the queue.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count them, and change nothing.")
+    ] = False,
     reason: Reason = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
 ) -> int | None:
     """Stop tasks that wait or run, for good. What a running handler does after that doesn't count.
 
-    Choose them by ids, or by a queue and filters, or --all. All but ids need --yes where nobody can be asked.
+    Choose them by ids, or by a queue and filters, or --all. All but ids need --yes where nobody can
+    be asked.
     """
     ask = Asking(screen)
     filters = {"status": status, "handler": handler, "all": everything or None}
     if queue is None:
-        return _by_ids(screen, ask, {**filters, "ids": whole_ids(ask, task_ids)}, dry_run=dry_run, reason=reason)
+        return _by_ids(
+            screen,
+            ask,
+            {**filters, "ids": whole_ids(ask, task_ids)},
+            dry_run=dry_run,
+            reason=reason,
+        )
     chosen = {**filters, "queue": queue, "ids": task_ids or None}
     if not (dry_run or yes):
         would = _summed(ask, chosen, dry_run=True)
@@ -150,11 +191,15 @@ def cancel(
     return ended(done, as_json=not screen.is_for_people)
 
 
-def _by_ids(screen: Screen, ask: Asking, chosen: Mapping[str, Any], *, dry_run: bool, reason: str | None) -> int | None:
+def _by_ids(
+    screen: Screen, ask: Asking, chosen: Mapping[str, Any], *, dry_run: bool, reason: str | None
+) -> int | None:
     done = ask("task.cancel", **chosen, dry_run=dry_run or None, reason=reason)
     if done["selected"] == 1 and done.get("refusals"):
         raise refusal(done["refusals"][0])
-    screen.show(_shape(done), lambda: _tell_cancelled(screen, f"rdq task get {chosen['ids'][0]}", done))
+    screen.show(
+        _shape(done), lambda: _tell_cancelled(screen, f"rdq task get {chosen['ids'][0]}", done)
+    )
     return ended(done, as_json=not screen.is_for_people)
 
 
@@ -163,13 +208,21 @@ def _summed(ask: Asking, chosen: Mapping[str, Any], *, dry_run: bool) -> Documen
     total = page = ask("task.cancel", **chosen, dry_run=dry_run or None)
     while page["next_cursor"] is not None:
         page = ask("task.cancel", **chosen, dry_run=dry_run or None, cursor=page["next_cursor"])
-        counts = {name: total[name] + page[name] for name in ("selected", "done", "skipped", "failed")}
-        total = {**total, **counts, "refusals": [*total.get("refusals", []), *page.get("refusals", [])][:20]}
+        counts = {
+            name: total[name] + page[name] for name in ("selected", "done", "skipped", "failed")
+        }
+        total = {
+            **total,
+            **counts,
+            "refusals": [*total.get("refusals", []), *page.get("refusals", [])][:20],
+        }
     return total
 
 
 def _shape(done: Mapping[str, Any]) -> Document:
-    return {name: done[name] for name in ("selected", "done", "skipped", "failed", "dry_run", "job_id")}
+    return {
+        name: done[name] for name in ("selected", "done", "skipped", "failed", "dry_run", "job_id")
+    }
 
 
 def _tell_cancelled(screen: Screen, next_command: str, done: Mapping[str, Any]) -> None:
@@ -183,7 +236,9 @@ def _tell_cancelled(screen: Screen, next_command: str, done: Mapping[str, Any]) 
 
 
 def show(screen: Screen, task: Mapping[str, Any], *, stacks: bool) -> None:
-    """Print a task for people: what it is, why it is where it is, and each attempt, the newest first."""
+    """Print a task for people: what it is, why it is where it is, and each attempt, the newest
+    first.
+    """
     screen.line(f"{task['id']}  {task['status']}")
     screen.fields(_facts(screen, task))
     if task["attempts"]:
@@ -206,8 +261,16 @@ def _facts(screen: Screen, task: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("due", screen.moment(task["next_attempt_at"])),
         ("lease ends", screen.moment(task["lease_expires_at"])),
         ("ended", screen.moment(task["completed_at"])),
-        ("attempts", f"{task['attempt_count']} of the present budget, {len(task['attempts'])} in all"),
+        (
+            "attempts",
+            f"{task['attempt_count']} of the present budget, {len(task['attempts'])} in all",
+        ),
         ("redriven", counted(redriven, "time") if redriven else None),
         ("failure", None if why is None else why["code"]),
-        ("result", None if result is None else f"{size(len(result) * 3 // 4)}, {task['result_content_type']}"),
+        (
+            "result",
+            None
+            if result is None
+            else f"{size(len(result) * 3 // 4)}, {task['result_content_type']}",
+        ),
     ]

@@ -32,19 +32,27 @@ def worker(
     screen: Screen,
     *,
     module: Annotated[
-        str, typer.Argument(metavar="MODULE[:REGISTRY]", help="Where the handlers are; the current folder is searched.")
+        str,
+        typer.Argument(
+            metavar="MODULE[:REGISTRY]",
+            help="Where the handlers are; the current folder is searched.",
+        ),
     ],
     queues: Annotated[
-        list[str] | None, typer.Option("--queue", "-q", help="Serve this queue, instead of the registry's own list.")
+        list[str] | None,
+        typer.Option("--queue", "-q", help="Serve this queue, instead of the registry's own list."),
     ] = None,
-    drain: Annotated[bool, typer.Option("--drain", help="End when nothing is due within the horizon.")] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="End when nothing is due within the horizon.")
+    ] = False,
     drain_horizon: Annotated[str, typer.Option(help="How far ahead --drain looks.")] = "1h",
     grace: Annotated[str, typer.Option(help="How long handlers may go on after SIGTERM.")] = "25s",
 ) -> None:
     """Run due work until told to stop.
 
-    One JSON event a line on standard error, a report at the end. Serve only queues whose handlers are all in the
-    module: a task of a served queue whose handler isn't there is dead-lettered at once (rdq.Unroutable).
+    One JSON event a line on standard error, a report at the end. Serve only queues whose handlers
+    are all in the module: a task of a served queue whose handler isn't there is dead-lettered at
+    once (rdq.Unroutable).
     """
     from rdq_core.client.rdq import Rdq
     from rdq_core.runtime.worker import Worker
@@ -76,7 +84,9 @@ def _span(name: str, text: str) -> timedelta:
 
 
 def _check_queues(queues: QueueSource, serves: tuple[str, ...]) -> None:
-    """Every queue is configured and meant for workers: the tasks of another host's queue would be unroutable here."""
+    """Every queue is configured and meant for workers: the tasks of another host's queue would be
+    unroutable here.
+    """
     for queue in serves:
         host = queues.settings(queue).host
         if host not in (Host.WORKER, Host.ANY):
@@ -104,5 +114,7 @@ def _document(report: SweepReport) -> dict[str, Any]:
 
 
 def _sentence(numbers: Mapping[str, int]) -> str:
-    told = ", ".join(f"{name.replace('_', '-')} {number:,}" for name, number in numbers.items() if number)
+    told = ", ".join(
+        f"{name.replace('_', '-')} {number:,}" for name, number in numbers.items() if number
+    )
     return f"done: {told or 'nothing was due'}"

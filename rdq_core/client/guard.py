@@ -40,7 +40,9 @@ _LONGEST_WAIT: Final = timedelta(seconds=30)
 _TIME_TO_SUBMIT: Final = timedelta(seconds=2)
 _CONTEXTS: Final = ("ctx", "context")
 _NOT_COMING: Final = (Status.IN_FLIGHT, Status.DEAD, Status.CANCELLED)
-"""States of a task with our id, stored by somebody else, in which it won't do the call that has failed just now."""
+"""States of a task with our id, stored by somebody else, in which it won't do the call that has
+failed just now.
+"""
 
 
 class Keeper(Protocol):
@@ -50,7 +52,9 @@ class Keeper(Protocol):
         """Store the task with the failures that it has had."""
         ...
 
-    def rules(self, queue: str) -> tuple[ClassificationRules, Mapping[type[BaseException], Outcome]]:
+    def rules(
+        self, queue: str
+    ) -> tuple[ClassificationRules, Mapping[type[BaseException], Outcome]]:
         """How failures are classified: the queue's globs and the classes decided in code."""
         ...
 
@@ -89,17 +93,24 @@ def policy_of(
 ) -> Policy:
     """The policy of these arguments. InputInvalid and ConfigInvalid name what is wrong with them."""
     classes = on if isinstance(on, tuple) else (on,)
-    if not classes or not all(isinstance(cls, type) and issubclass(cls, Exception) for cls in classes):
-        raise ConfigInvalid("guard.on", "must be exception classes: those that are worth a later attempt")
+    if not classes or not all(
+        isinstance(cls, type) and issubclass(cls, Exception) for cls in classes
+    ):
+        raise ConfigInvalid(
+            "guard.on", "must be exception classes: those that are worth a later attempt"
+        )
     least, most = limits.MAX_ATTEMPTS_RANGE
     if not least <= max_attempts <= most:
         raise ConfigInvalid(
-            "guard.max_attempts", f"must be {least} to {most}: tries in this process, the first included"
+            "guard.max_attempts",
+            f"must be {least} to {most}: tries in this process, the first included",
         )
     for name, given in (("key", key), ("payload", payload)):
         if given is not None and not callable(given):
             raise ConfigInvalid(
-                f"guard.{name}", "must be a function of the call's arguments", hint=f'{name}=lambda order: order["id"]'
+                f"guard.{name}",
+                "must be a function of the call's arguments",
+                hint=f'{name}=lambda order: order["id"]',
             )
     try:
         initial = parse_duration(backoff)
@@ -125,17 +136,22 @@ class Guard:
         self._world = world
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, Done[R] | Deferred]:
-        """The guarded function. It answers Done or Deferred, so that nobody takes one for the other."""
+        """The guarded function. It answers Done or Deferred, so that nobody takes one for the
+        other.
+        """
         if inspect.iscoroutinefunction(function):
             path = f"guard.{self._policy.handler_ref}"
-            raise ConfigInvalid(path, "guards plain functions: an async one fails only when it is awaited")
+            raise ConfigInvalid(
+                path, "guards plain functions: an async one fails only when it is awaited"
+            )
         payload_of = self._policy.payload or _sole_argument(function, self._policy.handler_ref)
 
         @functools.wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> Done[R] | Deferred:
             if current_delivery() is not None:
                 return Done(function(*args, **kwargs))
-            # Before the call, which may change its argument; and what can't be kept is no surprise at the first outage.
+            # Before the call, which may change its argument; and what can't be kept is no surprise
+            # at the first outage.
             task = self._task(payload_of(*args, **kwargs), args, kwargs)
             run = _Run(self._policy, self._keeper, self._world, (*args, *kwargs.values()))
             return run.to_end(functools.partial(function, *args, **kwargs), task)
@@ -146,13 +162,17 @@ class Guard:
         policy = self._policy
         content, content_type = encoded(payload)
         key = None if policy.key is None else limits.check_text("key", policy.key(*args, **kwargs))
-        return NewTask(policy.queue, policy.handler_ref, content, content_type=content_type, key=key)
+        return NewTask(
+            policy.queue, policy.handler_ref, content, content_type=content_type, key=key
+        )
 
 
 class _Run:
     """One guarded call."""
 
-    def __init__(self, policy: Policy, keeper: Keeper, world: World, arguments: tuple[object, ...]) -> None:
+    def __init__(
+        self, policy: Policy, keeper: Keeper, world: World, arguments: tuple[object, ...]
+    ) -> None:
         self._policy = policy
         self._keeper = keeper
         self._clock = world.clock
@@ -181,7 +201,9 @@ class _Run:
     def _verdict(self, error: Exception) -> Verdict:
         try:
             globs, classes = self._keeper.rules(self._policy.queue)
-        except StoreFailed:  # then the submit will fail too, and say so; this call may still succeed without rdq
+        except (
+            StoreFailed
+        ):  # then the submit will fail too, and say so; this call may still succeed without rdq
             globs, classes = ClassificationRules(), {}
         except RdqError as refused:
             raise refused from error
@@ -212,11 +234,16 @@ class _Run:
         return True
 
     def _longest_try(self) -> timedelta:
-        return max((attempt.finished_at or attempt.started_at) - attempt.started_at for attempt in self._failures)
+        return max(
+            (attempt.finished_at or attempt.started_at) - attempt.started_at
+            for attempt in self._failures
+        )
 
     def _defer(self, error: Exception, task: NewTask, verdict: Verdict) -> Deferred:
         try:
-            submission = self._keeper.keep(_not_before(task, verdict.not_before), tuple(self._failures))
+            submission = self._keeper.keep(
+                _not_before(task, verdict.not_before), tuple(self._failures)
+            )
         except RdqError as refused:
             raise refused from error
         if not submission.created and submission.task.status in _NOT_COMING:
@@ -229,7 +256,9 @@ def _not_before(task: NewTask, moment: datetime | None) -> NewTask:
 
 
 def _sole_argument(function: Callable[..., Any], ref: str) -> Callable[..., object]:
-    """How to get the one argument of a call, which is then the task's payload. ConfigInvalid when there are more."""
+    """How to get the one argument of a call, which is then the task's payload. ConfigInvalid when
+    there are more.
+    """
     signature = inspect.signature(function)
     names = [name for name in signature.parameters if name not in _CONTEXTS]
     if len(names) != 1 or signature.parameters[names[0]].kind in _MANY:

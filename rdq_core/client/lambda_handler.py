@@ -3,8 +3,8 @@
     sync     the whole task comes in, and an explicit outcome goes back: the sweeper keeps the lease, and settles
     async    a claim's reference comes in: adopted, kept alive, run and settled here
 
-The invariant: what was reported is what happened. A handler that ignores the end of its time is reported as timed out,
-and the process ends, so that nothing of it goes on in a later invocation.
+The invariant: what was reported is what happened. A handler that ignores the end of its time is
+reported as timed out, and the process ends, so that nothing of it goes on in a later invocation.
 """
 
 import base64
@@ -24,13 +24,20 @@ from rdq_core.domain.lifecycle import Result
 from rdq_core.domain.outcome import OutcomeMapper
 from rdq_core.domain.task import Task
 from rdq_core.domain.times import span_millis
-from rdq_core.engine.dispatch import Router
 from rdq_core.engine.ports import Clock, Handler
 from rdq_core.engine.resolve import Resolver
+from rdq_core.engine.routing import Router
 from rdq_core.engine.run import Ended, Runner, RunParts
 from rdq_core.engine.stopping import Stop
 from rdq_core.errors import InputInvalid, LeaseLost, NotRegistered
-from rdq_core.handlers.aws_lambda.envelope import NAME, Delivery, Reference, delivery_in, reference_in, told_by
+from rdq_core.handlers.aws_lambda.envelope import (
+    NAME,
+    Delivery,
+    Reference,
+    delivery_in,
+    reference_in,
+    told_by,
+)
 from rdq_core.handlers.decoding import read_json
 from rdq_core.handlers.encoding import JSON
 from rdq_core.handlers.registry import Registry
@@ -60,13 +67,14 @@ def lambda_handler(
 ) -> LambdaEntry:
     """A Lambda handler that runs `function` for the tasks which the queue's `handlers` send it.
 
-    For `deliver: envelope` and for `invocation: async`. `function`, `version` and `outcome` are as `Registry.register`
-    takes them; a typed task brings its own. What it returns or raises is told to the sweeper or, handed over, written
-    by this function, which then needs the sweeper's rights on the tables. An event that isn't rdq's raises
-    InputInvalid: a function that has other callers too is better called `raw`.
+    For `deliver: envelope` and for `invocation: async`. `function`, `version` and `outcome` are as
+    `Registry.register` takes them; a typed task brings its own. What it returns or raises is told
+    to the sweeper or, handed over, written by this function, which then needs the sweeper's rights
+    on the tables. An event that isn't rdq's raises InputInvalid: a function that has other callers
+    too is better called `raw`.
 
-    `machine` counts the time of synchronous calls, and `end_process` ends a process in which a handler goes on that
-    ignored the end of its time; both are for tests.
+    `machine` counts the time of synchronous calls, and `end_process` ends a process in which a
+    handler goes on that ignored the end of its time; both are for tests.
     """
     registry = Registry()
     if isinstance(function, TaskDefinition):
@@ -75,7 +83,9 @@ def lambda_handler(
         registry.register(ref, function, version=version, outcome=outcome)
     handler = registry.find(ref)
     if handler is None:
-        raise NotRegistered(f"the typed task given as {ref!r} has another name", hint="give its own name as ref")
+        raise NotRegistered(
+            f"the typed task given as {ref!r} has another name", hint="give its own name as ref"
+        )
     return _Entry(rdq.parts, registry, handler, machine or SystemClock(), end_process)
 
 
@@ -83,7 +93,12 @@ class _Entry:
     """What Lambda calls."""
 
     def __init__(
-        self, parts: Parts, registry: Registry, handler: Handler, machine: Clock, end_process: Callable[[int], object]
+        self,
+        parts: Parts,
+        registry: Registry,
+        handler: Handler,
+        machine: Clock,
+        end_process: Callable[[int], object],
     ) -> None:
         self._parts = parts
         self._registry = registry
@@ -92,39 +107,53 @@ class _Entry:
         self._end_process = end_process
 
     def __call__(self, event: Any, context: Any) -> dict[str, Any]:
-        """Run what the event brings. Raises InputInvalid for an event that isn't rdq's, and StoreFailed."""
+        """Run what the event brings. Raises InputInvalid for an event that isn't rdq's, and
+        StoreFailed.
+        """
         told = told_by(event)
         if told is None:
             raise InputInvalid(
-                "event", "is not rdq's", hint="deliver: envelope, or invocation: async, in the queue's handlers"
+                "event",
+                "is not rdq's",
+                hint="deliver: envelope, or invocation: async, in the queue's handlers",
             )
         if "claim" in told:
             return self._adopt(reference_in(told), context)
         return self._answer(delivery_in(told), context)
 
-    # -- async ------------------------------------------------------------------------------------------------------
+    # -- async -------------------------------------------------------------------------------------
 
     def _adopt(self, reference: Reference, context: Any) -> dict[str, Any]:
         parts = self._parts
-        settings = parts.queues.settings(reference.queue, definition=self._handler.definition or None)
+        settings = parts.queues.settings(
+            reference.queue, definition=self._handler.definition or None
+        )
         if isinstance(parts.clock, StorageClock):
             parts.clock.forget()  # the process may have been frozen since it learnt the time
         now = parts.clock.now()
-        grant = Grant(token=parts.ids.token(), now=now, lease_expires_at=now + settings.execution.lease)
+        grant = Grant(
+            token=parts.ids.token(), now=now, lease_expires_at=now + settings.execution.lease
+        )
         try:
             claim = parts.store.adopt(reference.task_id, reference.token, grant)
-        except LeaseLost:  # delivered twice, or so late that somebody took it back: it is no longer ours to run
+        except (
+            LeaseLost
+        ):  # delivered twice, or so late that somebody took it back: it is no longer ours to run
             return {NAME: {"adopted": False}}
         gone, stop = threading.Event(), Stop()
         resolver = Resolver(
-            parts.store, clock=parts.clock, jitter=parts.jitter, events=parts.events, worker=worker_name(context)
+            parts.store,
+            clock=parts.clock,
+            jitter=parts.jitter,
+            events=parts.events,
+            worker=worker_name(context),
         )
         runner = self._runner(parts.store, parts.clock, resolver)
         resolution = runner.run(claim, _within(settings, context), stop, handler_gone=gone.set)
         self._leave_nothing_behind(gone)
         return {NAME: {"adopted": True, "resolution": str(resolution)}}
 
-    # -- sync -------------------------------------------------------------------------------------------------------
+    # -- sync --------------------------------------------------------------------------------------
 
     def _answer(self, delivery: Delivery, context: Any) -> dict[str, Any]:
         task, now, gone = delivery.task, self._machine.now(), threading.Event()
@@ -176,7 +205,9 @@ class _Delivered:
 
 def _settings_until(queue: str, time: timedelta) -> QueueSettings:
     settings = QueueSettings.from_plain({"queue": queue})
-    return replace(settings, execution=replace(settings.execution, handler_timeout=time, heartbeat_every=None))
+    return replace(
+        settings, execution=replace(settings.execution, handler_timeout=time, heartbeat_every=None)
+    )
 
 
 def _within(settings: QueueSettings, context: Any) -> QueueSettings:
@@ -188,7 +219,7 @@ def _within(settings: QueueSettings, context: Any) -> QueueSettings:
     return replace(settings, execution=replace(settings.execution, handler_timeout=timeout))
 
 
-# -- what is answered ----------------------------------------------------------------------------------------------
+# -- what is answered ------------------------------------------------------------------------------
 
 
 def _told(ended: Ended, now: datetime) -> dict[str, Any]:
@@ -198,7 +229,9 @@ def _told(ended: Ended, now: datetime) -> dict[str, Any]:
     if verdict.error is None:
         return {"outcome": str(Outcome.SUCCESS), **_result(ended.result)}
     told: dict[str, Any] = {"error": _error(verdict.error, verdict)}
-    if verdict.rule != "default":  # what no rule of this function decides is left to the queue's own
+    if (
+        verdict.rule != "default"
+    ):  # what no rule of this function decides is left to the queue's own
         told["outcome"] = str(verdict.outcome)
     if verdict.not_before is not None:
         told["retry_after_ms"] = max(span_millis(verdict.not_before - now), 0)
@@ -222,4 +255,7 @@ def _result(result: Result) -> dict[str, Any]:
         return {}
     if result.content_type == JSON:
         return {"result": read_json(result.content)}
-    return {"result_base64": base64.b64encode(result.content).decode(), "result_content_type": result.content_type}
+    return {
+        "result_base64": base64.b64encode(result.content).decode(),
+        "result_content_type": result.content_type,
+    }

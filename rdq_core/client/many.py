@@ -31,7 +31,9 @@ def submit_all(
     return answers
 
 
-def _drafts(items: Iterator[object], draft_of: Callable[[NewTask], Draft]) -> Iterator[Draft | RdqError]:
+def _drafts(
+    items: Iterator[object], draft_of: Callable[[NewTask], Draft]
+) -> Iterator[Draft | RdqError]:
     for item in items:
         try:
             yield draft_of(new_task_of(item))

@@ -1,13 +1,14 @@
-"""An outbox in the application's own DynamoDB table, for submits that can't be part of the application's transaction.
+"""An outbox in the application's own DynamoDB table, for submits that can't be part of the
+application's transaction.
 
     application    one write: the record, marked `pending` ───────┐
     application    submit(rdq, record): a task, then the mark ────┤ a crash in between loses neither
     reconciler     repair(rdq): whatever is still pending ────────┘
 
-The mark is the partition key of a sparse index, its values are key ranges of their own: `pending` records are found
-by one query, and each one that was looked at is moved on by a compare-and-set. The invariant: a record leaves
-`pending` only after its task is stored or was refused for good, and a record that somebody has changed since it was
-read stays.
+The mark is the partition key of a sparse index, its values are key ranges of their own: `pending`
+records are found by one query, and each one that was looked at is moved on by a compare-and-set.
+The invariant: a record leaves `pending` only after its task is stored or was refused for good, and
+a record that somebody has changed since it was read stays.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,8 +37,8 @@ _CLAUSES: Final = {
 class OutboxReport:
     """What one repair did, record by record.
 
-    `overtaken` ones were moved on, or changed, by another host or the application meanwhile. `kept` ones met an error
-    and are still pending.
+    `overtaken` ones were moved on, or changed, by another host or the application meanwhile. `kept`
+    ones met an error and are still pending.
     """
 
     submitted: int = 0
@@ -50,11 +51,12 @@ class OutboxReport:
 class Outbox:
     """The outbox of one table.
 
-    `client` is a low-level DynamoDB client of the application's own. `index` has `mark` as its partition key and
-    `order` as its sort key, both text; records without `mark` are not in it, and it
-    projects what `task_of` reads. `primary_key` names the table's own key
-    attributes. `task_of` makes the task of a record, with a `key` or `id`: one that is met twice must not become two.
-    A repair looks at the records in the half-open range from `start` to `before` of `order`, the first `limit` of them.
+    `client` is a low-level DynamoDB client of the application's own. `index` has `mark` as its
+    partition key and `order` as its sort key, both text; records without `mark` are not in it, and
+    it projects what `task_of` reads. `primary_key` names the table's own key attributes. `task_of`
+    makes the task of a record, with a `key` or `id`: one that is met twice must not become two. A
+    repair looks at the records in the half-open range from `start` to `before` of `order`, the
+    first `limit` of them.
     """
 
     client: Any
@@ -72,13 +74,18 @@ class Outbox:
     limit: int = 100
 
     def __post_init__(self) -> None:
-        if len({self.pending, self.submitted, self.refused}) < 3:  # noqa: PLR2004 - each of the three is another
-            raise ConfigInvalid("outbox", "pending, submitted and refused must differ: each is a key range of its own")
+        # each of the three is another
+        if len({self.pending, self.submitted, self.refused}) < 3:  # noqa: PLR2004
+            raise ConfigInvalid(
+                "outbox",
+                "pending, submitted and refused must differ: each is a key range of its own",
+            )
         if not 1 <= self.limit <= _MOST:
             raise ConfigInvalid("outbox.limit", f"is {self.limit}; accepted: 1 to {_MOST}")
 
     def submit(self, rdq: Rdq, record: Record) -> Receipt:
-        """Submit a record's task and mark the record. For the application, once it has written the record.
+        """Submit a record's task and mark the record. For the application, once it has written the
+        record.
 
         Whatever this raises, the record stays pending, and a reconciler will try again.
         """
@@ -87,11 +94,13 @@ class Outbox:
         return receipt
 
     def repair(self, rdq: Rdq) -> OutboxReport:
-        """Submit what is still pending: a reconciler, safe on many hosts at once, that reads one range and no more.
+        """Submit what is still pending: a reconciler, safe on many hosts at once, that reads one
+        range and no more.
 
-        A record whose task is refused is marked `refused`, out of the others' way. One of which `task_of` makes no
-        task, or whose queue is not configured, stays pending. Neither stops the others; the first such error is raised
-        at the end, so that `on_error` hears of it. When storage fails, that is raised at once.
+        A record whose task is refused is marked `refused`, out of the others' way. One of which
+        `task_of` makes no task, or whose queue is not configured, stays pending. Neither stops the
+        others; the first such error is raised at the end, so that `on_error` hears of it. When
+        storage fails, that is raised at once.
         """
         report, first_error = OutboxReport(), None
         for record in self._pending():
@@ -111,7 +120,8 @@ class Outbox:
             raise
         except _REFUSED as refusal:
             return self._moved(record, "refused"), refusal
-        except Exception as error:  # noqa: BLE001 - one record's trouble, the application's own code included
+        # one record's trouble, the application's own code included
+        except Exception as error:  # noqa: BLE001
             return "kept", error
         return self._moved(record, "submitted"), None
 
@@ -121,7 +131,10 @@ class Outbox:
     def _task(self, record: Record) -> NewTask:
         task = self.task_of(record)
         if task.key is None and task.id is None:
-            raise ConfigInvalid("outbox.task_of", "gives a task without key or id: a record met twice would run twice")
+            raise ConfigInvalid(
+                "outbox.task_of",
+                "gives a task without key or id: a record met twice would run twice",
+            )
         return task
 
     def _pending(self) -> Iterator[Record]:
@@ -130,21 +143,28 @@ class Outbox:
         while left > 0:
             page = self.client.query(**request, Limit=left)
             # BETWEEN includes its end, and DynamoDB takes one condition on the sort key.
-            yield from (record for record in page["Items"] if end is None or record[self.order]["S"] < end)
+            yield from (
+                record for record in page["Items"] if end is None or record[self.order]["S"] < end
+            )
             left -= len(page["Items"])
             if "LastEvaluatedKey" not in page:
                 return
             request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
     def _query(self) -> dict[str, Any]:
-        values = {":pending": self.pending, ":start": _value(self.start), ":before": _value(self.before)}
+        values = {
+            ":pending": self.pending,
+            ":start": _value(self.start),
+            ":before": _value(self.before),
+        }
         given = {name: {"S": value} for name, value in values.items() if value is not None}
         clause = _CLAUSES[":start" in given, ":before" in given]
         return {
             "TableName": self.table,
             "IndexName": self.index,
             "KeyConditionExpression": f"#mark = :pending{clause}",
-            "ExpressionAttributeNames": {"#mark": self.mark} | ({"#order": self.order} if clause else {}),
+            "ExpressionAttributeNames": {"#mark": self.mark}
+            | ({"#order": self.order} if clause else {}),
             "ExpressionAttributeValues": given,
         }
 

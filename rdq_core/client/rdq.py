@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 class Rdq:
     """The way in for programs. Safe between threads; make one a process and keep it.
 
-    `client` is a low-level DynamoDB client of boto3 and `tables` the four names; what is left out comes from the
-    environment. `parts` replaces both, for tests and for hosts that are put together differently. With a `registry`,
-    typed tasks that are not in it are refused (NotRegistered): for applications that run all that they submit.
+    `client` is a low-level DynamoDB client of boto3 and `tables` the four names; what is left out
+    comes from the environment. `parts` replaces both, for tests and for hosts that are put together
+    differently. With a `registry`, typed tasks that are not in it are refused (NotRegistered): for
+    applications that run all that they submit.
     """
 
     def __init__(
@@ -48,7 +49,9 @@ class Rdq:
 
     @classmethod
     def from_env(cls) -> "Rdq":
-        """On the environment's AWS and the four `RDQ_*_TABLE` variables. Unavailable names what is missing."""
+        """On the environment's AWS and the four `RDQ_*_TABLE` variables. Unavailable names what is
+        missing.
+        """
         return cls()
 
     @property
@@ -56,7 +59,7 @@ class Rdq:
         """What it is made of, for hosts that are put together differently."""
         return self._parts
 
-    # -- submitting -----------------------------------------------------------------------------------------------
+    # -- submitting --------------------------------------------------------------------------------
 
     def submit(
         self,
@@ -77,14 +80,15 @@ class Rdq:
     ) -> Receipt:
         """Keep a call until it has succeeded or rests in the DLQ.
 
-        `payload` is bytes as they stand, text as UTF-8, or a model, dataclass, dict, list, number, bool or None as
-        compact JSON. `key` is a business key: the same key in the same queue submits once, and finds the task again.
-        `run_at` is an aware datetime, `delay` a duration such as "30s". The trace that is current becomes the header
-        `traceparent`, unless `headers` have one. Once this returns the task is durable.
+        `payload` is bytes as they stand, text as UTF-8, or a model, dataclass, dict, list, number,
+        bool or None as compact JSON. `key` is a business key: the same key in the same queue
+        submits once, and finds the task again. `run_at` is an aware datetime, `delay` a duration
+        such as "30s". The trace that is current becomes the header `traceparent`, unless `headers`
+        have one. Once this returns the task is durable.
 
-        Raises InputInvalid naming the field, QueueNotFound, TaskConflict when the id is in another queue, and
-        StoreFailed; in each case but the last nothing was stored. After StoreFailed repeat the call with the same
-        `id` or `key`.
+        Raises InputInvalid naming the field, QueueNotFound, TaskConflict when the id is in another
+        queue, and StoreFailed; in each case but the last nothing was stored. After StoreFailed
+        repeat the call with the same `id` or `key`.
         """
         return self.send(
             NewTask(
@@ -110,11 +114,13 @@ class Rdq:
         *,
         on_progress: Callable[[int], object] | None = None,
     ) -> list[Receipt | RdqError]:
-        """Submit tasks, each a `NewTask` or a mapping of the same names, 25 a request and several requests at a time.
+        """Submit tasks, each a `NewTask` or a mapping of the same names, 25 a request and several
+        requests at a time.
 
-        The answers come in the tasks' order: a receipt for what is stored, the error for what is not. None is raised,
-        and a refused task keeps no other one out; once storage has failed, what wasn't under way is not tried. Tasks
-        with an `id` or `key` are safe to submit again. `on_progress` is called with the number of tasks that are done.
+        The answers come in the tasks' order: a receipt for what is stored, the error for what is
+        not. None is raised, and a refused task keeps no other one out; once storage has failed,
+        what wasn't under way is not tried. Tasks with an `id` or `key` are safe to submit again.
+        `on_progress` is called with the number of tasks that are done.
         """
         from rdq_core.client.many import submit_all
 
@@ -137,16 +143,19 @@ class Rdq:
         target: str | None = None,
         requested_by: str | None = None,
     ) -> Prepared:
-        """A submit that becomes part of the application's own DynamoDB transaction: both are committed, or neither.
+        """A submit that becomes part of the application's own DynamoDB transaction: both are
+        committed, or neither.
 
             prepared = rdq.prepare("payments.charge", "charge-payment", order, key=order["id"])
             client.transact_write_items(TransactItems=[put_order, *prepared.items])
 
-        `prepared.plain_items` are for `resource.meta.client`. The items are good for five minutes. A payload that
-        doesn't fit into the task's row is stored now, and goes by itself if nothing is committed. Should the
-        transaction fail, `prepared.explain(error)` says whose condition it was, or that only the answer was lost.
+        `prepared.plain_items` are for `resource.meta.client`. The items are good for five minutes.
+        A payload that doesn't fit into the task's row is stored now, and goes by itself if nothing
+        is committed. Should the transaction fail, `prepared.explain(error)` says whose condition it
+        was, or that only the answer was lost.
 
-        Arguments and refusals are those of `submit`; Unavailable where tasks aren't stored in DynamoDB.
+        Arguments and refusals are those of `submit`; Unavailable where tasks aren't stored in
+        DynamoDB.
         """
         task = NewTask(
             queue,
@@ -166,23 +175,29 @@ class Rdq:
         return self._submitter.prepare(self._draft(task))
 
     def send(self, task: NewTask, *, of: "TaskDefinition[Any, Any] | None" = None) -> Receipt:
-        """`submit` for a call that is a value already. `of` is the definition that it was made by, if any."""
+        """`submit` for a call that is a value already. `of` is the definition that it was made by,
+        if any.
+        """
         if of is not None and self._registry is not None and self._registry.find(of.name) is None:
             raise NotRegistered(
-                f"the typed task {of.name!r} is not in this application's registry", hint="registry.add(definition)"
+                f"the typed task {of.name!r} is not in this application's registry",
+                hint="registry.add(definition)",
             )
         submission = self.keep(task)
         return Receipt(submission.task.id, submission.task.queue, submission.created)
 
     def keep(self, task: NewTask, attempts: tuple[Attempt, ...] = ()) -> Submission:
-        """`submit` for calls that have failed before: `attempts` become the first of the history, and spend no budget.
+        """`submit` for calls that have failed before: `attempts` become the first of the history,
+        and spend no budget.
 
         The answer has the task as it is stored, however far it has got.
         """
         return self._submitter.submit(self._draft(task, attempts))
 
     def _draft(self, task: NewTask, attempts: tuple[Attempt, ...] = ()) -> Draft:
-        return draft_of(task, now=self._parts.clock.now(), traceparent=current_traceparent(), attempts=attempts)
+        return draft_of(
+            task, now=self._parts.clock.now(), traceparent=current_traceparent(), attempts=attempts
+        )
 
     def guard(
         self,
@@ -195,33 +210,52 @@ class Rdq:
         key: Callable[..., str] | None = None,
         payload: Callable[..., object] | None = None,
     ) -> "Guard":
-        """Decorate a function whose call becomes a task when it fails with one of the `on` exceptions.
+        """Decorate a function whose call becomes a task when it fails with one of the `on`
+        exceptions.
 
-        The guarded function answers `Done(value)` or `Deferred(id)`. It tries `max_attempts` times in this process,
-        `backoff` and then twice as long apart, as far as the Lambda's time allows; the failures become the task's first
-        attempts. `payload` says what the task keeps, and is called as the function is; without it, that is the one
-        argument. `key`, called the same way, gives the business key, so that the call becomes a task only once.
+        The guarded function answers `Done(value)` or `Deferred(id)`. It tries `max_attempts` times
+        in this process, `backoff` and then twice as long apart, as far as the Lambda's time allows;
+        the failures become the task's first attempts. `payload` says what the task keeps, and is
+        called as the function is; without it, that is the one argument. `key`, called the same way,
+        gives the business key, so that the call becomes a task only once.
 
-        An error is raised, and not kept, when it is not in `on`, when the queue or a signal calls it permanent, when
-        the call is made by rdq itself (the function is the task's handler, or below it), and when the task of that key
-        is just being run or has ended without success. A submit that fails is raised, from the error.
+        An error is raised, and not kept, when it is not in `on`, when the queue or a signal calls
+        it permanent, when the call is made by rdq itself (the function is the task's handler, or
+        below it), and when the task of that key is just being run or has ended without success. A
+        submit that fails is raised, from the error.
         """
         from rdq_core.client.guard import Guard, World, policy_of
 
         policy = policy_of(
-            queue, handler_ref, on=on, max_attempts=max_attempts, backoff=backoff, key=key, payload=payload
+            queue,
+            handler_ref,
+            on=on,
+            max_attempts=max_attempts,
+            backoff=backoff,
+            key=key,
+            payload=payload,
         )
         world = World(clock=self._parts.clock, jitter=self._parts.jitter, sleeper=self._parts.idle)
         return Guard(policy, self, world)
 
-    def rules(self, queue: str) -> tuple[ClassificationRules, Mapping[type[BaseException], Outcome]]:
-        """How the failures of a queue's calls are classified: its globs, and the classes decided in the registry."""
-        return self._parts.queues.for_submits(queue).classification, self._registry.classes if self._registry else {}
+    def rules(
+        self, queue: str
+    ) -> tuple[ClassificationRules, Mapping[type[BaseException], Outcome]]:
+        """How the failures of a queue's calls are classified: its globs, and the classes decided in
+        the registry.
+        """
+        return self._parts.queues.for_submits(
+            queue
+        ).classification, self._registry.classes if self._registry else {}
 
-    # -- reading and stopping -------------------------------------------------------------------------------------
+    # -- reading and stopping ----------------------------------------------------------------------
 
-    def get(self, task_id: str | None = None, *, queue: str | None = None, key: str | None = None) -> Task:
-        """The whole task with its history, by id, or by queue and business key. Raises TaskNotFound."""
+    def get(
+        self, task_id: str | None = None, *, queue: str | None = None, key: str | None = None
+    ) -> Task:
+        """The whole task with its history, by id, or by queue and business key. Raises
+        TaskNotFound.
+        """
         if (task_id is None) == (key is None) or (key is not None and queue is None):
             raise InputInvalid("id", "give an id, or a queue and a key")
         wanted = ids.derive_id(str(queue), key) if key is not None else ids.check_id(task_id)
@@ -231,27 +265,32 @@ class Rdq:
         return task
 
     def result(self, task_id: str) -> "TaskResult[Any]":
-        """How far a task has got, and its output: JSON data, text or bytes, as its content type says.
+        """How far a task has got, and its output: JSON data, text or bytes, as its content type
+        says.
 
-        Raises TaskNotFound, and OutputInvalid when the stored output is not what its content type says.
+        Raises TaskNotFound, and OutputInvalid when the stored output is not what its content type
+        says.
         """
         from rdq_core.handlers.results import plain_result
 
         return plain_result(self.get(task_id))
 
     def cancel(self, task_id: str) -> Task:
-        """Stop a task that waits or runs. A handler that is running finds its lease lost, and its outcome is dropped.
+        """Stop a task that waits or runs. A handler that is running finds its lease lost, and its
+        outcome is dropped.
 
         Raises TaskNotFound, and TaskConflict naming the state of a task that has ended already.
         """
         return self._parts.canceller().cancel(ids.check_id(task_id), op_id=self._parts.ids.nonce())
 
     def forget(self, *, target: str | None = None, requested_by: str | None = None) -> int:
-        """Remove every task with this target, or of this requester, in any status, with payload, history and result.
+        """Remove every task with this target, or of this requester, in any status, with payload,
+        history and result.
 
-        The answer is how many there were. A handler that is running finds its lease lost. A submit that is under way
-        is refused (TaskConflict) or removed by the next claim; what is submitted later stays. So that clocks may differ
-        a little, later means two seconds. After StoreFailed repeat it: it goes on where it had stopped.
+        The answer is how many there were. A handler that is running finds its lease lost. A submit
+        that is under way is refused (TaskConflict) or removed by the next claim; what is submitted
+        later stays. So that clocks may differ a little, later means two seconds. After StoreFailed
+        repeat it: it goes on where it had stopped.
         """
         given = [(ReferenceKind.TARGET, target), (ReferenceKind.REQUESTED_BY, requested_by)]
         match [(kind, value) for kind, value in given if value is not None]:
@@ -261,9 +300,11 @@ class Rdq:
         raise InputInvalid("target", "give a target or a requested_by")
 
     def on_error(self, listener: Callable[[BaseException], object]) -> None:
-        """Call `listener` with every error that has no task to be stored on, such as a failing reconciler's.
+        """Call `listener` with every error that has no task to be stored on, such as a failing
+        reconciler's.
 
-        A note on the error says where it happened. On AWS that holds for all of this process, a worker that serves
-        this module's registry included. The listener may be called from any thread, and what it raises is only logged.
+        A note on the error says where it happened. On AWS that holds for all of this process, a
+        worker that serves this module's registry included. The listener may be called from any
+        thread, and what it raises is only logged.
         """
         self._parts.listen(listener)

@@ -4,8 +4,8 @@
        └─ raises ── a task, with the failure ─── stored ───► acknowledged
                                               └─ not stored, or no time left ──► stays in SQS
 
-The invariant: a record is acknowledged only once it was handled or is stored. In a FIFO queue nothing of a group is
-handled behind a record of it that stays.
+The invariant: a record is acknowledged only once it was handled or is stored. In a FIFO queue
+nothing of a group is handled behind a record of it that stays.
 """
 
 import functools
@@ -35,13 +35,14 @@ Consumer = Callable[[Mapping[str, Any], Any], dict[str, Any]]
 def sqs_consumer(rdq: Rdq, queue: str, ref: str) -> Callable[[Callable[..., Any]], Consumer]:
     """Decorate a function of one message, which becomes the Lambda handler of an SQS queue.
 
-    A message whose handling raises is kept as a task of `queue`, with that failure as its first attempt, and
-    acknowledged; one that can't be stored stays in SQS: so `ReportBatchItemFailures` must be on. The function gets the
-    body decoded by its annotation, as a handler gets a payload, and is to be the handler `ref` too. The order of a FIFO
-    queue's group ends with the first message that becomes a task; among those it is kept.
+    A message whose handling raises is kept as a task of `queue`, with that failure as its first
+    attempt, and acknowledged; one that can't be stored stays in SQS: so `ReportBatchItemFailures`
+    must be on. The function gets the body decoded by its annotation, as a handler gets a payload,
+    and is to be the handler `ref` too. The order of a FIFO queue's group ends with the first
+    message that becomes a task; among those it is kept.
 
-    Raises ConfigInvalid for an async function, and for one of another arity. What it makes raises InputInvalid for an
-    event that is not SQS's.
+    Raises ConfigInvalid for an async function, and for one of another arity. What it makes raises
+    InputInvalid for an event that is not SQS's.
     """
     limits.check_name("queue", queue)
 
@@ -66,7 +67,11 @@ def _consume_all(consumer: "_Consumer", event: Mapping[str, Any], context: Any) 
             if group is not None:
                 blocked.add(group)
     # An answer with an id that isn't in the batch would fail all of it.
-    return {"batchItemFailures": [{"itemIdentifier": each} for each in stays if each and isinstance(each, str)]}
+    return {
+        "batchItemFailures": [
+            {"itemIdentifier": each} for each in stays if each and isinstance(each, str)
+        ]
+    }
 
 
 def _has_time(context: Any) -> bool:
@@ -83,16 +88,21 @@ class _Consumer:
         self._handler = handler
 
     def consume(self, record: Mapping[str, Any], context: Any) -> bool:
-        """Whether the record is done with. What it was that failed is told where no task can tell it."""
+        """Whether the record is done with. What it was that failed is told where no task can tell
+        it.
+        """
         started_at = self._parts.clock.now()
         try:
-            draft = draft_of_message(record, queue=self._queue, handler_ref=self._handler.ref, now=started_at)
+            draft = draft_of_message(
+                record, queue=self._queue, handler_ref=self._handler.ref, now=started_at
+            )
         except InputInvalid as malformed:
             self._parts.on_error(malformed, where=f"reading a message for queue {self._queue}")
             return False
         try:
             self._handle(draft)
-        except Exception as error:  # noqa: BLE001 - whatever the application raises, the record is kept
+        # whatever the application raises, the record is kept
+        except Exception as error:  # noqa: BLE001
             return self._is_kept(draft, self._attempt(error, started_at, context))
         return True
 
@@ -117,6 +127,8 @@ class _Consumer:
         try:
             self._parts.submitter().submit(replace(draft, attempts=(*draft.attempts, attempt)))
         except RdqError as refused:
-            self._parts.on_error(refused, where=f"keeping a message that failed, for queue {self._queue}")
+            self._parts.on_error(
+                refused, where=f"keeping a message that failed, for queue {self._queue}"
+            )
             return False
         return True

@@ -1,4 +1,6 @@
-"""What a single configuration value may be: each kind knows how to say it, check it and describe it to an editor."""
+"""What a single configuration value may be: each kind knows how to say it, check it and describe it
+to an editor.
+"""
 
 import re
 from collections.abc import Callable
@@ -30,14 +32,18 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 class Refused(ValueError):
-    """A value is not accepted. The text is a note on why, where the list of what is accepted doesn't say it all."""
+    """A value is not accepted. The text is a note on why, where the list of what is accepted
+    doesn't say it all.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Accepts:
-    """An annotation: what is accepted in words, the check that returns the canonical form, the JSON Schema.
+    """An annotation: what is accepted in words, the check that returns the canonical form, the JSON
+    Schema.
 
-    The canonical form is plain JSON data, so a validated layer can be stored and compared as it stands.
+    The canonical form is plain JSON data, so a validated layer can be stored and compared as it
+    stands.
     """
 
     sentence: str
@@ -45,11 +51,15 @@ class Accepts:
     json: dict[str, Any] = field(default_factory=dict)
     words: tuple[str, ...] = ()
 
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         """What pydantic runs: our check and nothing of its own."""
         return core_schema.no_info_plain_validator_function(self._validate)
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
         """What an editor is told."""
         return {**self.json, "description": self.sentence[0].upper() + self.sentence[1:]}
 
@@ -78,7 +88,9 @@ def duration(bounds: tuple[timedelta, timedelta], *words: str) -> Accepts:
 
     pattern = "|".join([r"[0-9]+(\.[0-9]+)?(ms|s|m|h|d)", *words])
     sentence = f"{DURATION_FORMS}, from {format_duration(least)} to {format_duration(most)}"
-    return Accepts(_or(sentence, words), check, {"type": "string", "pattern": f"^({pattern})$"}, words)
+    return Accepts(
+        _or(sentence, words), check, {"type": "string", "pattern": f"^({pattern})$"}, words
+    )
 
 
 def size(least: int, most: int) -> Accepts:
@@ -92,7 +104,9 @@ def size(least: int, most: int) -> Accepts:
 
     sentence = f"{SIZE_FORMS}, from {least} to {format_size(most)}"
     text = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(KiB|MiB)$"}
-    return Accepts(sentence, check, {"anyOf": [{"type": "integer", "minimum": least, "maximum": most}, text]})
+    return Accepts(
+        sentence, check, {"anyOf": [{"type": "integer", "minimum": least, "maximum": most}, text]}
+    )
 
 
 def rate(*words: str) -> Accepts:
@@ -125,7 +139,11 @@ def number(least: float, most: float) -> Accepts:
     """A number within bounds, never NaN or infinite."""
 
     def check(value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not least <= value <= most
+        ):
             raise ValueError
         return float(value)
 
@@ -143,7 +161,9 @@ def choice(*words: str) -> Accepts:
 
 
 def text(what: str, most: int) -> Accepts:
-    """Printable text of 1 to `most` bytes. What YAML would have read as something else must be quoted."""
+    """Printable text of 1 to `most` bytes. What YAML would have read as something else must be
+    quoted.
+    """
 
     def check(value: object) -> str:
         if isinstance(value, Unquoted) or not isinstance(value, str):
@@ -166,7 +186,9 @@ def name(what: str) -> Accepts:
             raise Refused(error.problem) from None
 
     json = {"type": "string", "pattern": "^(?!rdq[.-])[a-z0-9._-]{1,240}$"}
-    return Accepts(f"{what}: 1 to 240 of a-z 0-9 . _ -, not starting with rdq. or rdq-", check, json)
+    return Accepts(
+        f"{what}: 1 to 240 of a-z 0-9 . _ -, not starting with rdq. or rdq-", check, json
+    )
 
 
 def _or(sentence: str, words: tuple[str, ...]) -> str:

@@ -1,4 +1,5 @@
-"""Queue configuration written in Python, for stacks and tests: the same document as a file, with an editor's help.
+"""Queue configuration written in Python, for stacks and tests: the same document as a file, with an
+editor's help.
 
     from rdq_core.config import builder as rdq
 
@@ -7,7 +8,8 @@
         defaults=rdq.Queue(limits=rdq.Limits(task_ttl=timedelta(days=2))),
     )
 
-What is None is not said, as in a file. Durations are timedeltas or text with a unit. `document` checks all of it.
+What is None is not said, as in a file. Durations are timedeltas or text with a unit. `document`
+checks all of it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -97,7 +99,9 @@ class Handler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """One queue, or the defaults of all, which have no handlers. The keys mean what they mean in a file."""
+    """One queue, or the defaults of all, which have no handlers. The keys mean what they mean in a
+    file.
+    """
 
     owner: str | None = None
     runbook: str | None = None
@@ -117,14 +121,18 @@ class Queue:
 
 
 def document(queues: Mapping[str, Queue], *, defaults: Queue | None = None) -> dict[str, Any]:
-    """The document of these queues as plain JSON data, in canonical spelling: `json.dumps` of it is a file.
+    """The document of these queues as plain JSON data, in canonical spelling: `json.dumps` of it is
+    a file.
 
     Raises ConfigInvalid, as a file is refused, naming path, value and what is accepted.
     """
     from rdq_core.config.document import document_of
     from rdq_core.config.schema import CONFIG_VERSION
 
-    said = {"config_version": CONFIG_VERSION, "queues": {name: queue.layer() for name, queue in queues.items()}}
+    said = {
+        "config_version": CONFIG_VERSION,
+        "queues": {name: queue.layer() for name, queue in queues.items()},
+    }
     checked = document_of(said | ({} if defaults is None else {"defaults": defaults.layer()}))
     result: dict[str, Any] = {"config_version": CONFIG_VERSION, "queues": dict(checked.queues)}
     return result if defaults is None else result | {"defaults": dict(checked.defaults)}

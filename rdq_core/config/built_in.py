@@ -12,10 +12,20 @@ BUILT_IN: Final[Mapping[str, Any]] = {
         "max_backoff": "10m",
         "jitter": 0.2,
     },
-    "execution": {"lease": "1m", "handler_timeout": "45s", "heartbeat": "auto", "dispatch_give_up": "1d"},
+    "execution": {
+        "lease": "1m",
+        "handler_timeout": "45s",
+        "heartbeat": "auto",
+        "dispatch_give_up": "1d",
+    },
     "classification": {"retryable": [], "permanent": []},
     "version_mismatch": "run-latest",
-    "limits": {"max_payload_size": "1MiB", "task_ttl": "1d", "dead_ttl": "never", "max_redrives": 10},
+    "limits": {
+        "max_payload_size": "1MiB",
+        "task_ttl": "1d",
+        "dead_ttl": "never",
+        "max_redrives": 10,
+    },
     "dispatch": {
         "host": "auto",
         "batch_size": 32,

@@ -1,4 +1,6 @@
-"""Untrusted configuration data to a layer in canonical spelling, or one refusal that a person can act on."""
+"""Untrusted configuration data to a layer in canonical spelling, or one refusal that a person can
+act on.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, get_args, get_origin
@@ -20,11 +22,15 @@ _MOST_MENTIONED: Final = 5
 
 
 def check_queue(data: object, *, path: str, lines: Lines | None = None) -> dict[str, Any]:
-    """One queue's layer, declared or override, in canonical spelling; ConfigInvalid when something isn't accepted."""
+    """One queue's layer, declared or override, in canonical spelling; ConfigInvalid when something
+    isn't accepted.
+    """
     return _check(QueueKeys, data, path, lines)
 
 
-def check_defaults(data: object, *, path: str = "defaults", lines: Lines | None = None) -> dict[str, Any]:
+def check_defaults(
+    data: object, *, path: str = "defaults", lines: Lines | None = None
+) -> dict[str, Any]:
     """A file's `defaults` in canonical spelling, checked whether or not a queue uses them."""
     return _check(DefaultsKeys, data, path, lines)
 
@@ -37,7 +43,9 @@ def check_file(data: object, *, lines: Lines | None = None) -> dict[str, Any]:
 
 
 def keys_below(keys: Any) -> list[str] | None:
-    """The keys that a part of the schema accepts, none for a single value; None where any name is accepted."""
+    """The keys that a part of the schema accepts, none for a single value; None where any name is
+    accepted.
+    """
     return None if get_origin(keys) is dict else list(_hints(keys))
 
 
@@ -54,7 +62,9 @@ def _check_version(version: object, lines: Lines) -> None:
     if isinstance(version, int) and not isinstance(version, bool) and version > CONFIG_VERSION:
         accepted = f"{CONFIG_VERSION}, the newest that this rdq reads"
         note = "upgrade rdq, or write the file in the older format"
-        raise refusal("config_version", version, accepted, note=note, line=lines.get(("config_version",)))
+        raise refusal(
+            "config_version", version, accepted, note=note, line=lines.get(("config_version",))
+        )
 
 
 def _check(keys: Any, data: object, path: str, lines: Lines | None) -> dict[str, Any]:
@@ -64,10 +74,16 @@ def _check(keys: Any, data: object, path: str, lines: Lines | None) -> dict[str,
         problems = error.errors(include_url=False)
     else:
         return checked
-    raise _first([_explained(keys, problem, path, lines or {}) for problem in problems], problems, lines or {})
+    raise _first(
+        [_explained(keys, problem, path, lines or {}) for problem in problems],
+        problems,
+        lines or {},
+    )
 
 
-def _first(refusals: list[ConfigInvalid], problems: Sequence[ErrorDetails], lines: Lines) -> ConfigInvalid:
+def _first(
+    refusals: list[ConfigInvalid], problems: Sequence[ErrorDetails], lines: Lines
+) -> ConfigInvalid:
     """The refusal that stands first in the file, with a hint at the others."""
     order = sorted(range(len(refusals)), key=lambda index: lines.get(problems[index]["loc"], 0))
     first, *others = [refusals[index] for index in order]
@@ -79,7 +95,9 @@ def _first(refusals: list[ConfigInvalid], problems: Sequence[ErrorDetails], line
 
 def _explained(keys: Any, problem: ErrorDetails, path: str, lines: Lines) -> ConfigInvalid:
     loc = problem["loc"]
-    if loc[-1:] == (_BAD_KEY,) and problem["type"] != "extra_forbidden":  # else it is a key that is called like this
+    if (
+        loc[-1:] == (_BAD_KEY,) and problem["type"] != "extra_forbidden"
+    ):  # else it is a key that is called like this
         loc = loc[:-1]
     where, value, line = joined(path, loc), problem["input"], lines.get(loc)
     match problem["type"]:
@@ -88,7 +106,9 @@ def _explained(keys: Any, problem: ErrorDetails, path: str, lines: Lines) -> Con
         case "missing":
             return ConfigInvalid(where, f"is missing; accepted: {_told(keys, loc)}")
         case kind if kind == REFUSED:
-            return refusal(where, value, problem["ctx"]["accepted"], note=problem["ctx"]["note"], line=line)
+            return refusal(
+                where, value, problem["ctx"]["accepted"], note=problem["ctx"]["note"], line=line
+            )
         case _:
             return refusal(where or THE_FILE, value, _told(keys, loc), line=line)
 

@@ -20,7 +20,9 @@ _LONGEST_KEY: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A configuration file: the declared layer of every queue that it names, and the defaults that belong to them."""
+    """A configuration file: the declared layer of every queue that it names, and the defaults that
+    belong to them.
+    """
 
     defaults: Mapping[str, Any] = field(default_factory=dict)
     queues: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -29,14 +31,19 @@ class Document:
 def parse_document(text: str | bytes) -> Document:
     """The file's layers in canonical spelling, each queue checked together with the defaults.
 
-    The first problem raises ConfigInvalid, its hint lists further ones. Defaults are checked whether used or not.
+    The first problem raises ConfigInvalid, its hint lists further ones. Defaults are checked
+    whether used or not.
     """
     reading = read(text)
     return document_of(reading.data, lines=reading.lines)
 
 
-def document_of(data: object, *, lines: Mapping[tuple[str | int, ...], int] | None = None) -> Document:
-    """The same of data that was already parsed, as a program or a CloudFormation resource hands it in."""
+def document_of(
+    data: object, *, lines: Mapping[tuple[str | int, ...], int] | None = None
+) -> Document:
+    """The same of data that was already parsed, as a program or a CloudFormation resource hands it
+    in.
+    """
     checked = check_file(data, lines=lines)
     document = Document(checked.get("defaults", {}), checked.get("queues", {}))
     QueueSettings.from_plain({**document.defaults, "queue": "defaults"}, path="defaults")
@@ -46,25 +53,33 @@ def document_of(data: object, *, lines: Mapping[tuple[str | int, ...], int] | No
 
 
 def assign(layer: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """The layer with the KEY=VALUE texts applied in order, validated; an empty value takes its key out.
+    """The layer with the KEY=VALUE texts applied in order, validated; an empty value takes its key
+    out.
 
-    Values are read as in a file, so a list is `classification.permanent=[ValueError]`. Whether the outcome gets along
-    with the queue's other layers is for `effective` to say.
+    Values are read as in a file, so a list is `classification.permanent=[ValueError]`. Whether the
+    outcome gets along with the queue's other layers is for `effective` to say.
     """
     changed = deep_merge({}, layer)
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not equals or not key.strip() or len(key) > _LONGEST_KEY:
             raise ConfigInvalid(
-                joined("", [key.strip()]) or "set", f"{shown(assignment)} is refused; accepted: {_FORM}"
+                joined("", [key.strip()]) or "set",
+                f"{shown(assignment)} is refused; accepted: {_FORM}",
             )
         path = _steps(key.strip(), value)
-        changed = _with(changed, path, _validated(path, value)) if value.strip() else _without(changed, path)
+        changed = (
+            _with(changed, path, _validated(path, value))
+            if value.strip()
+            else _without(changed, path)
+        )
     return changed
 
 
 def _validated(path: tuple[str, ...], text: str) -> Any:
-    """The value in canonical spelling, checked by itself: a refusal is the assignment's fault, not the layer's."""
+    """The value in canonical spelling, checked by itself: a refusal is the assignment's fault, not
+    the layer's.
+    """
     value = check_queue(_with({}, path, _read(".".join(path), text)), path="")
     for step in path:
         value = value[step]
@@ -81,7 +96,11 @@ def _read(key: str, text: str) -> Any:
 def _steps(key: str, value: str) -> tuple[str, ...]:
     """The path that a dotted key means; a handler's name may have dots of its own."""
     first, _, rest = key.partition(".")
-    path = ("handlers", *_handler_steps(rest)) if first == "handlers" and rest else tuple(key.split("."))
+    path = (
+        ("handlers", *_handler_steps(rest))
+        if first == "handlers" and rest
+        else tuple(key.split("."))
+    )
     keys: Any = QueueKeys
     for step in path:
         known = keys_below(keys)

@@ -1,7 +1,8 @@
 """The settings that a queue's layers come to.
 
-The layers were validated when they were written; what is checked here is how they get along, because each of two valid
-layers may break the other. Only the standard library is needed, so sweepers do it at claim time.
+The layers were validated when they were written; what is checked here is how they get along,
+because each of two valid layers may break the other. Only the standard library is needed, so
+sweepers do it at claim time.
 """
 
 from collections.abc import Mapping
@@ -18,8 +19,10 @@ def effective(
     override: Mapping[str, Any] | None = None,
     definition: Mapping[str, Any] | None = None,
 ) -> QueueSettings:
-    """The queue's settings: override over declared over definition over the file's defaults over what is built in.
+    """The queue's settings: override over declared over definition over the file's defaults over
+    what is built in.
 
-    Raises ConfigInvalid when the layers contradict each other. At claim time, fall back on the declared layer alone.
+    Raises ConfigInvalid when the layers contradict each other. At claim time, fall back on the
+    declared layer alone.
     """
     return QueueSettings.from_plain(merged(queue, declared, file_defaults, override, definition))

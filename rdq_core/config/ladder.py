@@ -1,7 +1,9 @@
-"""The whole ladder of a queue's retries: when each attempt comes, and when a task that always fails dies.
+"""The whole ladder of a queue's retries: when each attempt comes, and when a task that always fails
+dies.
 
-Offsets count from the submit of a task that is due at once. Attempts are taken to fail in no time; `dies_at_worst` adds
-that each one runs into the handler's timeout. Waiting for a sweeper, a limit or a handler's `RetryAfter` comes on top.
+Offsets count from the submit of a task that is due at once. Attempts are taken to fail in no time;
+`dies_at_worst` adds that each one runs into the handler's timeout. Waiting for a sweeper, a limit
+or a handler's `RetryAfter` comes on top.
 """
 
 from dataclasses import dataclass
@@ -43,7 +45,10 @@ def ladder(settings: QueueSettings) -> Ladder:
     rungs = [Rung(attempt=1, earliest=timedelta(0), middle=timedelta(0), latest=timedelta(0))]
     for failures in range(1, attempts):
         rungs.append(_after(rungs[-1], policy, failures))
-    return Ladder(rungs=tuple(rungs), dies_at_worst=rungs[-1].latest + attempts * settings.execution.handler_timeout)
+    return Ladder(
+        rungs=tuple(rungs),
+        dies_at_worst=rungs[-1].latest + attempts * settings.execution.handler_timeout,
+    )
 
 
 def _after(rung: Rung, policy: BackoffPolicy, failures: int) -> Rung:

@@ -36,7 +36,8 @@ def merged(
     override: Mapping[str, Any] | None = None,
     definition: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """One queue's layers as plain data: what is kept beside the layers for readers that don't merge.
+    """One queue's layers as plain data: what is kept beside the layers for readers that don't
+    merge.
 
     Its mappings are the caller's own.
     """
@@ -48,7 +49,9 @@ def merged(
 
 
 def _whole_retry(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A definition that gives `retry` gives all of it: no file's defaults shine through; jitter is 0 unless said."""
+    """A definition that gives `retry` gives all of it: no file's defaults shine through; jitter is
+    0 unless said.
+    """
     if "retry" not in definition:
         return definition
     return {**definition, "retry": {**BUILT_IN["retry"], "jitter": 0.0, **definition["retry"]}}
@@ -58,13 +61,23 @@ def leaves(layer: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """Every value of a layer by its dotted path. An empty mapping is a value."""
     found: dict[str, Any] = {}
     for key, value in layer.items():
-        found |= leaves(value, f"{path}{key}.") if isinstance(value, Mapping) and value else {f"{path}{key}": value}
+        found |= (
+            leaves(value, f"{path}{key}.")
+            if isinstance(value, Mapping) and value
+            else {f"{path}{key}": value}
+        )
     return found
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """What differs between two layers: by dotted path, the value before and after. None where there is none."""
+    """What differs between two layers: by dotted path, the value before and after. None where there
+    is none.
+    """
     old, new = leaves(before), leaves(after)
     paths = [*old, *(path for path in new if path not in old)]
     pairs = {path: (old.get(path), new.get(path)) for path in paths}
-    return {path: pair for path, pair in pairs.items() if pair[0] != pair[1] and pair not in ((None, {}), ({}, None))}
+    return {
+        path: pair
+        for path, pair in pairs.items()
+        if pair[0] != pair[1] and pair not in ((None, {}), ({}, None))
+    }

@@ -1,7 +1,7 @@
 """Reading settings out of plain JSON data that was validated when it was written.
 
-Cheap enough for a cold start, and still honest: data that was edited by hand gives ConfigInvalid naming the path, never
-a KeyError or a TypeError.
+Cheap enough for a cold start, and still honest: data that was edited by hand gives ConfigInvalid
+naming the path, never a KeyError or a TypeError.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,11 @@ class Plain:
     def refuse(self, key: str, accepted: str) -> ConfigInvalid:
         """The error that says what would have been accepted under `key`."""
         path = f"{self.path}.{key}"
-        return refusal(path, self._data[key], accepted) if key in self._data else missing(path, accepted)
+        return (
+            refusal(path, self._data[key], accepted)
+            if key in self._data
+            else missing(path, accepted)
+        )
 
     def section(self, key: str) -> "Plain":
         """The mapping below `key`; an empty one when there is none."""

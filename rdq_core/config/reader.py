@@ -1,8 +1,9 @@
 """Strict YAML, and JSON with it, to plain data that remembers how it was written.
 
-Only what JSON calls a number is one; what YAML alone takes for a number, a boolean or a date stays text that is marked,
-so that it can be refused where text is meant and read where a word is. Size, depth and the number of values are bounded
-while reading, aliases counted with all that they stand for.
+Only what JSON calls a number is one; what YAML alone takes for a number, a boolean or a date stays
+text that is marked, so that it can be refused where text is meant and read where a word is. Size,
+depth and the number of values are bounded while reading, aliases counted with all that they stand
+for.
 """
 
 import re
@@ -35,7 +36,8 @@ _Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _FLOAT: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _ESCAPE: Final = re.compile(
-    r"\\(?:u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL
+    r"\\(?:u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
 )
 _WORDS: Final[dict[str, bool | None]] = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
@@ -63,10 +65,14 @@ class Reading:
 
 
 def read(text: str | bytes) -> Reading:
-    """The document's data. ConfigInvalid, with the line, for whatever is not exactly one plain document."""
+    """The document's data. ConfigInvalid, with the line, for whatever is not exactly one plain
+    document.
+    """
     decoded = _decoded(text)
     try:
-        return _Builder(yaml.parse(_json_as_yaml(decoded) if _is_json(decoded) else decoded, Loader=_Loader)).document()
+        return _Builder(
+            yaml.parse(_json_as_yaml(decoded) if _is_json(decoded) else decoded, Loader=_Loader)
+        ).document()
     except yaml.YAMLError as error:
         raise _not_yaml(error) from None
 
@@ -75,10 +81,14 @@ def _decoded(text: str | bytes) -> str:
     try:
         content = text if isinstance(text, bytes) else text.encode()
         if len(content) > MOST_BYTES:
-            raise ConfigInvalid(THE_FILE, f"is {len(content)} bytes long; accepted: at most {MOST_BYTES} bytes")
+            raise ConfigInvalid(
+                THE_FILE, f"is {len(content)} bytes long; accepted: at most {MOST_BYTES} bytes"
+            )
         return content.decode("utf-8-sig")
     except (UnicodeEncodeError, UnicodeDecodeError) as error:
-        raise ConfigInvalid(THE_FILE, f"is not UTF-8 (byte {error.start}); accepted: YAML or JSON in UTF-8") from None
+        raise ConfigInvalid(
+            THE_FILE, f"is not UTF-8 (byte {error.start}); accepted: YAML or JSON in UTF-8"
+        ) from None
 
 
 def _is_json(text: str) -> bool:
@@ -86,7 +96,9 @@ def _is_json(text: str) -> bool:
 
 
 def _json_as_yaml(text: str) -> str:
-    r"""JSON is YAML but for two things: it may be indented by tabs, and writes astral characters as `\ud83d\ude00`."""
+    r"""JSON is YAML but for two things: it may be indented by tabs, and writes astral characters as
+    `\ud83d\ude00`.
+    """
     return _ESCAPE.sub(_joined_surrogates, text.replace("\t", "  "))
 
 
@@ -105,7 +117,9 @@ def _not_yaml(error: yaml.YAMLError) -> ConfigInvalid:
 
 
 class _Builder:
-    """Data from parser events. PyYAML's own constructor recurses without bound and lets the last duplicate win."""
+    """Data from parser events. PyYAML's own constructor recurses without bound and lets the last
+    duplicate win.
+    """
 
     def __init__(self, events: Iterator[Event]) -> None:
         self._events = events
@@ -121,7 +135,9 @@ class _Builder:
         next(self._events)  # the document's end
         extra = next(self._events)
         if isinstance(extra, DocumentStartEvent):
-            raise _refused((), extra, "a second document starts here; accepted: one document in a file")
+            raise _refused(
+                (), extra, "a second document starts here; accepted: one document in a file"
+            )
         return Reading(data, self._lines)
 
     def _value(self, event: Event, path: Path) -> Any:
@@ -159,7 +175,11 @@ class _Builder:
             key = self._key(event, path)
             if key in built:
                 first = self._lines[(*path, key)]
-                raise _refused((*path, key), event, f"the key stands here twice, first on line {first}; accepted: once")
+                raise _refused(
+                    (*path, key),
+                    event,
+                    f"the key stands here twice, first on line {first}; accepted: once",
+                )
             self._lines[(*path, key)] = _line(event)
             built[key] = self._value(next(self._events), (*path, key))
         return built
@@ -168,7 +188,11 @@ class _Builder:
         if not isinstance(event, ScalarEvent) or event.tag is not None:
             raise _refused(path, event, "this key is no text; accepted: plain names as keys")
         if event.value == "<<" and _is_plain(event):
-            raise _refused((*path, "<<"), event, "merge keys are refused; accepted: shared keys under `defaults`")
+            raise _refused(
+                (*path, "<<"),
+                event,
+                "merge keys are refused; accepted: shared keys under `defaults`",
+            )
         key = _scalar(event)
         if isinstance(key, Unquoted) or not isinstance(key, str):
             note = f'is no text to YAML; quote it: "{shown(key)}"; accepted: text as keys'
@@ -192,7 +216,9 @@ class _Builder:
     def _count(self, values: int, event: Event, path: Path) -> None:
         self._values += values
         if self._values > MOST_VALUES:
-            raise _refused(path, event, f"too many values, aliases included; accepted: at most {MOST_VALUES}")
+            raise _refused(
+                path, event, f"too many values, aliases included; accepted: at most {MOST_VALUES}"
+            )
 
 
 def _is_plain(event: Event) -> bool:
@@ -214,13 +240,18 @@ def _scalar(event: ScalarEvent) -> Any:
 
 
 def _reading(text: str) -> str | None:
-    """What a YAML reader, of either version, takes this unquoted text for; None when all agree that it is text."""
+    """What a YAML reader, of either version, takes this unquoted text for; None when all agree that
+    it is text.
+    """
     if text in _BOOLEAN_IN_YAML_1_1:
         return "a boolean"
     if _OCTAL_IN_YAML_1_2.fullmatch(text):
         return "a number"
     resolvers = yaml.SafeLoader.yaml_implicit_resolvers.get(text[0], [])
-    return next((_READINGS[tag] for tag, pattern in resolvers if tag in _READINGS and pattern.match(text)), None)
+    return next(
+        (_READINGS[tag] for tag, pattern in resolvers if tag in _READINGS and pattern.match(text)),
+        None,
+    )
 
 
 def _refused(path: Path, event: Event, problem: str) -> ConfigInvalid:

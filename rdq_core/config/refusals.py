@@ -1,4 +1,6 @@
-"""The sentence in which configuration is refused: path, value, what is accepted, and what may have been meant."""
+"""The sentence in which configuration is refused: path, value, what is accepted, and what may have
+been meant.
+"""
 
 import json
 from collections.abc import Iterable
@@ -14,7 +16,9 @@ _CLOSE_ENOUGH: Final = 0.5
 
 
 class Unquoted(str):
-    """Text from a file that YAML reads as something else: `NO`, `1:30`, `017`, a date. `reading` says as what."""
+    """Text from a file that YAML reads as something else: `NO`, `1:30`, `017`, a date. `reading`
+    says as what.
+    """
 
     __slots__ = ("reading",)
 
@@ -41,7 +45,9 @@ class WrittenFloat(float):
         return self
 
 
-def refusal(path: str, value: object, accepted: str, *, note: str = "", line: int | None = None) -> ConfigInvalid:
+def refusal(
+    path: str, value: object, accepted: str, *, note: str = "", line: int | None = None
+) -> ConfigInvalid:
     """The error for a value that is not accepted at `path`."""
     return ConfigInvalid(path, _sentence(f"{shown(value)} is refused", accepted, note, line))
 
@@ -59,7 +65,12 @@ def unknown_key(
     meant = note or did_you_mean(path.rpartition(".")[2], keys)
     return ConfigInvalid(
         path,
-        _sentence(f"unknown key (its value is {shown(value)})", ", ".join(keys) or "no key below a value", meant, line),
+        _sentence(
+            f"unknown key (its value is {shown(value)})",
+            ", ".join(keys) or "no key below a value",
+            meant,
+            line,
+        ),
     )
 
 
@@ -72,11 +83,15 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 
 
 def quote_it(value: object) -> str:
-    """What to do about a value that is text to its author and something else to YAML; empty for anything else."""
+    """What to do about a value that is text to its author and something else to YAML; empty for
+    anything else.
+    """
     if isinstance(value, Unquoted):
         return f'YAML reads {value} as {value.reading}; quote it: "{value}"'
     if value is None or isinstance(value, bool | int | float):
-        kind = "nothing" if value is None else "a boolean" if isinstance(value, bool) else "a number"
+        kind = (
+            "nothing" if value is None else "a boolean" if isinstance(value, bool) else "a number"
+        )
         return f'YAML reads {shown(value)} as {kind}; quote it: "{shown(value)}"'
     return ""
 
@@ -84,7 +99,13 @@ def quote_it(value: object) -> str:
 def joined(path: str, steps: Iterable[str | int]) -> str:
     """The path with further steps, as in `queues.billing.classification.permanent[0]`."""
     for step in steps:
-        path += f"[{step}]" if isinstance(step, int) else f".{_clipped(step)}" if path else _clipped(step)
+        path += (
+            f"[{step}]"
+            if isinstance(step, int)
+            else f".{_clipped(step)}"
+            if path
+            else _clipped(step)
+        )
     return path
 
 

@@ -1,7 +1,7 @@
 """Everything that a configuration file may say: its keys, and what each of them accepts.
 
-The mappings are partial on purpose: every layer says only what it wants to say. Validating one returns it in canonical
-spelling, as plain JSON data.
+The mappings are partial on purpose: every layer says only what it wants to say. Validating one
+returns it in canonical spelling, as plain JSON data.
 """
 
 import json
@@ -35,7 +35,10 @@ _HEARTBEAT_RANGE: Final = (timedelta(milliseconds=100), timedelta(hours=24))
 _GIVE_UP_RANGE: Final = (timedelta(seconds=1), timedelta(days=30))
 _POLL_RANGE: Final = (timedelta(milliseconds=10), timedelta(hours=1))
 
-Glob = Annotated[str, text("a pattern on error types, where * is any text and ? one character", MAX_SHORT_TEXT_BYTES)]
+Glob = Annotated[
+    str,
+    text("a pattern on error types, where * is any text and ? one character", MAX_SHORT_TEXT_BYTES),
+]
 OutcomeValue = Annotated[str, text("a value of the answer's field", MAX_SHORT_TEXT_BYTES)]
 QueueName = Annotated[str, name("a queue name")]
 HandlerRef = Annotated[str, name("a handler ref")]
@@ -68,7 +71,9 @@ class ExecutionKeys(TypedDict, total=False):
     handler_timeout: Annotated[str, duration(TIMEOUT_RANGE)]
     """How long an attempt may run."""
     heartbeat: Annotated[str, duration(_HEARTBEAT_RANGE, "auto", "off")]
-    """How often a lease is renewed; auto is a third of the lease, once the timeout exceeds half of it."""
+    """How often a lease is renewed; auto is a third of the lease, once the timeout exceeds half of
+    it.
+    """
     dispatch_give_up: Annotated[str, duration(_GIVE_UP_RANGE)]
     """How long a handler function may be unreachable before its task is dead."""
 
@@ -102,7 +107,9 @@ class DispatchKeys(TypedDict, total=False):
     """Who serves the queue, and how fast."""
 
     host: Annotated[str, choice(*Host)]
-    """Which kind of host may serve it; auto is the sweeper when the queue has handlers, else a worker."""
+    """Which kind of host may serve it; auto is the sweeper when the queue has handlers, else a
+    worker.
+    """
     batch_size: Annotated[int, whole(*CLAIM_BATCH_RANGE)]
     """Due tasks read at a time."""
     poll_interval: Annotated[str, duration(_POLL_RANGE)]
@@ -135,7 +142,9 @@ class OutcomeKeys(TypedDict, total=False):
 class HandlerKeys(TypedDict, total=False):
     """The Lambda function that runs a handler ref."""
 
-    function: Annotated[str, text("a Lambda function's name, name:alias or ARN", MAX_SHORT_TEXT_BYTES)]
+    function: Annotated[
+        str, text("a Lambda function's name, name:alias or ARN", MAX_SHORT_TEXT_BYTES)
+    ]
     """The function."""
     invocation: Annotated[str, choice(*Invocation)]
     """Whether to wait for the answer (sync) or to hand the task over (async)."""
@@ -197,7 +206,11 @@ def adapter(keys: Any) -> TypeAdapter[Any]:
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a file, for editors."""
     schema = adapter(FileKeys).json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema | {"title": "rdq queue configuration"}
+    return (
+        {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+        | schema
+        | {"title": "rdq queue configuration"}
+    )
 
 
 def json_schema_text() -> str:

@@ -1,7 +1,8 @@
 """The configuration that is in effect for one queue, as records that the engine reads.
 
-Made of the merged layers' plain data by the standard library alone, because every cold start of a submitter or a
-sweeper comes by here. Settings that were read keep their relations: a handler without heartbeat fits into its lease.
+Made of the merged layers' plain data by the standard library alone, because every cold start of a
+submitter or a sweeper comes by here. Settings that were read keep their relations: a handler
+without heartbeat fits into its lease.
 """
 
 from collections.abc import Mapping
@@ -48,7 +49,9 @@ class RetrySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionSettings:
-    """How long an attempt may hold its task. `heartbeat_every` is None when the lease isn't renewed."""
+    """How long an attempt may hold its task. `heartbeat_every` is None when the lease isn't
+    renewed.
+    """
 
     lease: timedelta
     handler_timeout: timedelta
@@ -66,7 +69,9 @@ class ClassificationRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSettings:
-    """Sizes in bytes and how long ended tasks stay. `dead_ttl` is None when dead tasks stay for good."""
+    """Sizes in bytes and how long ended tasks stay. `dead_ttl` is None when dead tasks stay for
+    good.
+    """
 
     max_payload_size: int
     task_ttl: timedelta
@@ -76,7 +81,9 @@ class LimitSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimit:
-    """At most `count` claims in each `period`, over all sweepers together; `burst` of them at once after a pause."""
+    """At most `count` claims in each `period`, over all sweepers together; `burst` of them at once
+    after a pause.
+    """
 
     count: int
     period: timedelta
@@ -104,9 +111,10 @@ class DispatchSettings:
 class QueueSettings:
     """Everything about one queue, after all layers.
 
-    `revision` is the configuration's as it was read, 0 when it wasn't stored. `paused` stops claims, not submits;
-    `deleting` stops submits, not claims. `override_suspended`: what people set contradicts what was declared since.
-    `shards_ever` is the most `index_shards` that the queue has had: tasks may still lie in any of them.
+    `revision` is the configuration's as it was read, 0 when it wasn't stored. `paused` stops
+    claims, not submits; `deleting` stops submits, not claims. `override_suspended`: what people set
+    contradicts what was declared since. `shards_ever` is the most `index_shards` that the queue has
+    had: tasks may still lie in any of them.
     """
 
     queue: str
@@ -131,21 +139,25 @@ class QueueSettings:
 
     @property
     def host(self) -> Host:
-        """The kind of host that serves the queue, `auto` resolved: the sweeper when it has handlers, else a worker."""
+        """The kind of host that serves the queue, `auto` resolved: the sweeper when it has
+        handlers, else a worker.
+        """
         if self.dispatch.host is not Host.AUTO:
             return self.dispatch.host
         return Host.SWEEPER if self.handlers else Host.WORKER
 
     @classmethod
     def from_plain(cls, data: Mapping[str, Any], *, path: str | None = None) -> "QueueSettings":
-        """The settings that plain data says, in the shape of a file's queue plus `queue`, `revision`, `paused` and
-        `shards_ever`.
+        """The settings that plain data says, in the shape of a file's queue plus `queue`,
+        `revision`, `paused` and `shards_ever`.
 
-        What it leaves out is built in, and keys of a newer rdq are passed over. Ranges were checked when the data was
-        written; garbage and broken relations raise ConfigInvalid naming the path.
+        What it leaves out is built in, and keys of a newer rdq are passed over. Ranges were checked
+        when the data was written; garbage and broken relations raise ConfigInvalid naming the path.
         """
         if not isinstance(data, Mapping):
-            raise ConfigInvalid(path or "queue", f"is {type(data).__name__}; accepted: a mapping of keys to values")
+            raise ConfigInvalid(
+                path or "queue", f"is {type(data).__name__}; accepted: a mapping of keys to values"
+            )
         plain = Plain(deep_merge(BUILT_IN, data), path or f"queues.{data.get('queue')}")
         settings = cls(
             queue=plain.text("queue"),
@@ -158,7 +170,10 @@ class QueueSettings:
             limits=_limits(plain.section("limits")),
             dispatch=_dispatch(plain.section("dispatch")),
             index_shards=plain.whole("index_shards"),
-            handlers={ref: HandlerTarget.from_plain(entry) for ref, entry in plain.section("handlers").sections()},
+            handlers={
+                ref: HandlerTarget.from_plain(entry)
+                for ref, entry in plain.section("handlers").sections()
+            },
             paused=data.get("paused") is True,
             deleting=data.get("deleting") is True,
             override_suspended=data.get("override_suspended") is True,
@@ -169,7 +184,9 @@ class QueueSettings:
         return settings
 
     def to_plain(self) -> dict[str, Any]:
-        """The JSON data that `from_plain` reads as these settings, in canonical spelling; `heartbeat` is resolved."""
+        """The JSON data that `from_plain` reads as these settings, in canonical spelling;
+        `heartbeat` is resolved.
+        """
         named = {"queue": self.queue, "owner": self.owner, "runbook": self.runbook}
         states = {"deleting": self.deleting, "override_suspended": self.override_suspended}
         return {name: text for name, text in named.items() if text is not None} | {
@@ -222,7 +239,9 @@ def _execution(plain: Plain) -> ExecutionSettings:
     return ExecutionSettings(
         lease=lease,
         handler_timeout=timeout,
-        heartbeat_every=automatic if plain.is_("heartbeat", "auto") else plain.duration_or("heartbeat", "off"),
+        heartbeat_every=automatic
+        if plain.is_("heartbeat", "auto")
+        else plain.duration_or("heartbeat", "off"),
         dispatch_give_up=plain.duration("dispatch_give_up"),
     )
 
@@ -240,13 +259,19 @@ def _plain_execution(execution: ExecutionSettings) -> dict[str, Any]:
 def _check_heartbeat(plain: Plain, execution: ExecutionSettings) -> None:
     lease = format_duration(execution.lease)
     if execution.heartbeat_every is None and execution.handler_timeout > execution.lease:
-        raise plain.refuse("handler_timeout", f"at most the lease ({lease}) while the heartbeat is off")
+        raise plain.refuse(
+            "handler_timeout", f"at most the lease ({lease}) while the heartbeat is off"
+        )
     if execution.heartbeat_every is not None and execution.heartbeat_every >= execution.lease:
-        raise plain.refuse("heartbeat", f"an interval shorter than the lease ({lease}), auto or off")
+        raise plain.refuse(
+            "heartbeat", f"an interval shorter than the lease ({lease}), auto or off"
+        )
 
 
 def _classification(plain: Plain) -> ClassificationRules:
-    return ClassificationRules(retryable=plain.texts("retryable"), permanent=plain.texts("permanent"))
+    return ClassificationRules(
+        retryable=plain.texts("retryable"), permanent=plain.texts("permanent")
+    )
 
 
 def _limits(plain: Plain) -> LimitSettings:
@@ -296,7 +321,11 @@ def _rate_limit(plain: Plain) -> RateLimit | None:
         return None
     count, period = plain.rate("rate_limit")
     second_worth = max(1, int(count * (_ONE_SECOND / period)))
-    return RateLimit(count=count, period=period, burst=plain.whole("burst") if plain.has("burst") else second_worth)
+    return RateLimit(
+        count=count,
+        period=period,
+        burst=plain.whole("burst") if plain.has("burst") else second_worth,
+    )
 
 
 def _plain_limit(limit: RateLimit) -> dict[str, Any]:

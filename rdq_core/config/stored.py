@@ -1,7 +1,9 @@
-"""A queue's configuration as it is stored: its layers, who wrote them when, and what no deploy may undo.
+"""A queue's configuration as it is stored: its layers, who wrote them when, and what no deploy may
+undo.
 
-Each layer has a revision of its own, from 1 on. The invariant: a layer only changes under the revision that its writer
-has read, what nobody meant to change stays, and `shards_ever` never goes down.
+Each layer has a revision of its own, from 1 on. The invariant: a layer only changes under the
+revision that its writer has read, what nobody meant to change stays, and `shards_ever` never goes
+down.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,13 +19,17 @@ from rdq_core.domain.limits import MAX_NAME_BYTES
 from rdq_core.domain.times import format_time
 from rdq_core.errors import ConfigConflict, ConfigInvalid, QueueNotFound
 
-_READ_AGAIN: Final = "read the queue's configuration again, compare, and apply what you want to keep"
+_READ_AGAIN: Final = (
+    "read the queue's configuration again, compare, and apply what you want to keep"
+)
 _MOST_TOLD: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """What people set on top of what is declared: why, and until when. `expires_at` None means until they undo it."""
+    """What people set on top of what is declared: why, and until when. `expires_at` None means
+    until they undo it.
+    """
 
     layer: Mapping[str, Any]
     reason: str
@@ -36,17 +42,19 @@ class Override:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredQueue:
-    """One queue's layers. `revision` counts writes of the declared layer, `override_revision` those of the override.
+    """One queue's layers. `revision` counts writes of the declared layer, `override_revision` those
+    of the override.
 
-    `file_defaults` are those of the file that declared the queue. `paused_at` is None unless the queue is paused.
-    `shards_ever` is the most `index_shards` that any layer has asked for.
+    `file_defaults` are those of the file that declared the queue. `paused_at` is None unless the
+    queue is paused. `shards_ever` is the most `index_shards` that any layer has asked for.
 
-    `deleting_at` is when the queue began to refuse submits, None for one that takes them. `deleted_at` is when it was
-    found empty for good: what is left is a tombstone, which keeps its layers for a task that turns up after all.
-    `looked_at` is when somebody last looked for tasks in what is on its way out.
+    `deleting_at` is when the queue began to refuse submits, None for one that takes them.
+    `deleted_at` is when it was found empty for good: what is left is a tombstone, which keeps its
+    layers for a task that turns up after all. `looked_at` is when somebody last looked for tasks in
+    what is on its way out.
 
-    `owners` are the resources of templates that declare the queue, the first of which has made it; empty for one that
-    people have made, which no template deletes.
+    `owners` are the resources of templates that declare the queue, the first of which has made it;
+    empty for one that people have made, which no template deletes.
     """
 
     queue: str
@@ -74,10 +82,11 @@ class StoredQueue:
         return self.deleted_at is not None
 
     def settings(self, now: datetime, definition: Mapping[str, Any] | None = None) -> QueueSettings:
-        """What is in force now. An override that doesn't get along with what is declared is suspended: it is left out.
+        """What is in force now. An override that doesn't get along with what is declared is
+        suspended: it is left out.
 
-        `definition` is the layer of a typed task's own options, below what is declared. Raises ConfigInvalid when what
-        is declared makes no sense by itself, or not with the definition.
+        `definition` is the layer of a typed task's own options, below what is declared. Raises
+        ConfigInvalid when what is declared makes no sense by itself, or not with the definition.
         """
         override = None if self.override is None or self.override.is_over(now) else self.override
         suspended = override is not None and self.is_override_suspended()
@@ -101,9 +110,13 @@ class StoredQueue:
 
     def has_declared(self, declared: Mapping[str, Any], file_defaults: Mapping[str, Any]) -> bool:
         """Whether exactly this is declared already."""
-        return self.revision > 0 and self.declared == declared and self.file_defaults == file_defaults
+        return (
+            self.revision > 0 and self.declared == declared and self.file_defaults == file_defaults
+        )
 
-    def _merged(self, override: Mapping[str, Any] | None, definition: Mapping[str, Any] | None = None) -> QueueSettings:
+    def _merged(
+        self, override: Mapping[str, Any] | None, definition: Mapping[str, Any] | None = None
+    ) -> QueueSettings:
         return effective(self.queue, self.declared, self.file_defaults, override, definition)
 
 
@@ -115,13 +128,14 @@ def redeclared(
     *,
     expected_revision: int,
 ) -> StoredQueue:
-    """The queue after a deploy; `before` itself when it says so already. One that was on its way out is back.
+    """The queue after a deploy; `before` itself when it says so already. One that was on its way
+    out is back.
 
-    Revisions go on where a deleted queue's ended, and its override and pause are gone; whoever declares it anew may
-    know it as new, that is at revision 0.
+    Revisions go on where a deleted queue's ended, and its override and pause are gone; whoever
+    declares it anew may know it as new, that is at revision 0.
 
-    Raises ConfigConflict when the declared layer isn't at `expected_revision`, and ConfigInvalid when the new one makes
-    no sense by itself.
+    Raises ConfigConflict when the declared layer isn't at `expected_revision`, and ConfigInvalid
+    when the new one makes no sense by itself.
     """
     present = before or StoredQueue(queue=queue)
     if present.has_declared(declared, file_defaults) and not present.is_leaving:
@@ -129,7 +143,12 @@ def redeclared(
     if not (present.is_deleted and expected_revision == 0):
         theirs = {**present.declared, "defaults": present.file_defaults}
         _require(
-            queue, "declared", present.revision, expected_revision, theirs, {**declared, "defaults": file_defaults}
+            queue,
+            "declared",
+            present.revision,
+            expected_revision,
+            theirs,
+            {**declared, "defaults": file_defaults},
         )
     shards = effective(queue, declared, file_defaults).index_shards
     kept = _forgotten(present) if present.is_deleted else present
@@ -149,21 +168,34 @@ def redeclared(
 
 
 def owned(before: StoredQueue, owners: tuple[str, ...]) -> StoredQueue:
-    """The queue with other owners: a version of its own, so that of two who add themselves neither is lost."""
-    return before if owners == before.owners else replace(before, owners=owners, revision=before.revision + 1)
+    """The queue with other owners: a version of its own, so that of two who add themselves neither
+    is lost.
+    """
+    return (
+        before
+        if owners == before.owners
+        else replace(before, owners=owners, revision=before.revision + 1)
+    )
 
 
 def _forgotten(deleted: StoredQueue) -> StoredQueue:
-    """Without what people had set on the queue that was deleted: it says nothing about the one that is made anew."""
+    """Without what people had set on the queue that was deleted: it says nothing about the one that
+    is made anew.
+    """
     revision = deleted.override_revision + (deleted.override is not None)
-    return replace(deleted, override=None, override_revision=revision, paused_at=None, pause_reason=None)
+    return replace(
+        deleted, override=None, override_revision=revision, paused_at=None, pause_reason=None
+    )
 
 
-def overridden(before: StoredQueue, override: Override | None, *, expected_revision: int) -> StoredQueue:
+def overridden(
+    before: StoredQueue, override: Override | None, *, expected_revision: int
+) -> StoredQueue:
     """The queue under another override; None takes it away.
 
-    Raises ConfigConflict when the override isn't at `expected_revision`, and ConfigInvalid when it contradicts what is
-    declared, or when that makes no sense by itself: what is left when the override ends must be valid too.
+    Raises ConfigConflict when the override isn't at `expected_revision`, and ConfigInvalid when it
+    contradicts what is declared, or when that makes no sense by itself: what is left when the
+    override ends must be valid too.
     """
     if override == before.override:
         return before
@@ -172,14 +204,17 @@ def overridden(before: StoredQueue, override: Override | None, *, expected_revis
     _require(before.queue, "override", before.override_revision, expected_revision, theirs, layer)
     effective(before.queue, before.declared, before.file_defaults)
     shards = effective(before.queue, before.declared, before.file_defaults, layer).index_shards
-    return _counted(replace(before, override=override, override_revision=before.override_revision + 1), shards)
+    return _counted(
+        replace(before, override=override, override_revision=before.override_revision + 1), shards
+    )
 
 
 def deleted_queue(tombstone: StoredQueue) -> QueueNotFound:
     """The refusal of a queue of which only a tombstone is left."""
     when = format_time(tombstone.deleted_at) if tombstone.deleted_at else "?"
     return QueueNotFound(
-        f"queue {tombstone.queue!r} was deleted at {when}", hint="to have it back, apply it: rdq queue apply FILE"
+        f"queue {tombstone.queue!r} was deleted at {when}",
+        hint="to have it back, apply it: rdq queue apply FILE",
     )
 
 
@@ -202,7 +237,12 @@ def _counted(queue: StoredQueue, shards: int) -> StoredQueue:
 
 
 def _require(
-    queue: str, layer: str, present: int, expected: int, theirs: Mapping[str, Any], yours: Mapping[str, Any]
+    queue: str,
+    layer: str,
+    present: int,
+    expected: int,
+    theirs: Mapping[str, Any],
+    yours: Mapping[str, Any],
 ) -> None:
     if present != expected:
         raise ConfigConflict(

@@ -1,4 +1,6 @@
-"""Where a handler ref runs when the host's own registry doesn't know it: a Lambda function and how to talk to it."""
+"""Where a handler ref runs when the host's own registry doesn't know it: a Lambda function and how
+to talk to it.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -31,7 +33,9 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeField:
-    """Plain answers that tell their outcome in a field. A value on none of the lists is retryable, never success."""
+    """Plain answers that tell their outcome in a field. A value on none of the lists is retryable,
+    never success.
+    """
 
     field: str
     success: tuple[str, ...] = ()
@@ -41,9 +45,11 @@ class OutcomeField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerTarget:
-    """A function for one handler ref. `answer` is for raw deliveries alone, `outcome` is read for plain answers alone.
+    """A function for one handler ref. `answer` is for raw deliveries alone, `outcome` is read for
+    plain answers alone.
 
-    `deliver` is `raw` unless said, or `envelope` for a hand-over, which can't be raw: it carries only a reference.
+    `deliver` is `raw` unless said, or `envelope` for a hand-over, which can't be raw: it carries
+    only a reference.
     """
 
     function: str
@@ -55,7 +61,9 @@ class HandlerTarget:
 
     @classmethod
     def from_plain(cls, plain: Plain) -> "HandlerTarget":
-        """The target that a `handlers` entry describes, its relations checked; ConfigInvalid when it makes no sense."""
+        """The target that a `handlers` entry describes, its relations checked; ConfigInvalid when
+        it makes no sense.
+        """
         invocation = plain.choice("invocation", Invocation, Invocation.SYNC)
         usual = Deliver.ENVELOPE if invocation is Invocation.ASYNC else Deliver.RAW
         target = cls(
@@ -95,19 +103,31 @@ def _outcome(plain: Plain) -> OutcomeField:
 
 
 def _plain_outcome(outcome: OutcomeField) -> dict[str, Any]:
-    lists = {"success": outcome.success, "retryable": outcome.retryable, "permanent": outcome.permanent}
-    return {"field": outcome.field} | {name: list(values) for name, values in lists.items() if values}
+    lists = {
+        "success": outcome.success,
+        "retryable": outcome.retryable,
+        "permanent": outcome.permanent,
+    }
+    return {"field": outcome.field} | {
+        name: list(values) for name, values in lists.items() if values
+    }
 
 
 def _check_relations(plain: Plain, target: HandlerTarget) -> None:
     if target.invocation is Invocation.ASYNC and target.deliver is Deliver.RAW:
-        raise plain.refuse("deliver", "envelope, because an async hand-over sends only a reference to the task")
+        raise plain.refuse(
+            "deliver", "envelope, because an async hand-over sends only a reference to the task"
+        )
     if plain.has("answer") and target.deliver is not Deliver.RAW:
-        raise plain.refuse("answer", "no answer at all with deliver envelope, which states its outcome itself")
+        raise plain.refuse(
+            "answer", "no answer at all with deliver envelope, which states its outcome itself"
+        )
     if target.outcome is None:
         return
     if target.deliver is not Deliver.RAW:
-        raise plain.refuse("outcome", "no outcome at all with deliver envelope, which states its outcome itself")
+        raise plain.refuse(
+            "outcome", "no outcome at all with deliver envelope, which states its outcome itself"
+        )
     _check_distinct(plain.section("outcome"), target.outcome)
 
 
@@ -116,4 +136,6 @@ def _check_distinct(plain: Plain, outcome: OutcomeField) -> None:
     for name in ("success", "retryable", "permanent"):
         for value in getattr(outcome, name):
             if seen.setdefault(value, name) != name:
-                raise plain.refuse(name, f"each value on one list only; {value!r} is on {seen[value]} as well")
+                raise plain.refuse(
+                    name, f"each value on one list only; {value!r} is on {seen[value]} as well"
+                )

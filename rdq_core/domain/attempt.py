@@ -14,7 +14,9 @@ from rdq_core.domain.text import truncate
 
 
 class Outcome(StrEnum):
-    """How an attempt ended. What is then done with the task is its resolution, which is the engine's."""
+    """How an attempt ended. What is then done with the task is its resolution, which is the
+    engine's.
+    """
 
     SUCCESS = "SUCCESS"
     RETRYABLE_FAILURE = "RETRYABLE_FAILURE"
@@ -62,8 +64,9 @@ TYPE_OF_CODE: Final[Mapping[str, str]] = {
 class AttemptError:
     """Why an attempt failed, bounded and scrubbed so that it can always be stored.
 
-    `type` is the exception's full name or one of rdq's own; `code` is stable and safe to branch on; `detail` is JSON
-    that the handler attached. `unknown` holds fields that a newer writer put there; they survive a write and a read.
+    `type` is the exception's full name or one of rdq's own; `code` is stable and safe to branch on;
+    `detail` is JSON that the handler attached. `unknown` holds fields that a newer writer put
+    there; they survive a write and a read.
     """
 
     type: str
@@ -78,9 +81,9 @@ class AttemptError:
 class Attempt:
     """One entry of the history.
 
-    `attempt_no` counts 1, 2, 3 over the task's whole life. `finished_at` is None when nobody saw the end
-    (LEASE_EXPIRED). `worker` says who ran it. `fencing_token` is None for failures that happened before the submit,
-    which spend no budget.
+    `attempt_no` counts 1, 2, 3 over the task's whole life. `finished_at` is None when nobody saw
+    the end (LEASE_EXPIRED). `worker` says who ran it. `fencing_token` is None for failures that
+    happened before the submit, which spend no budget.
     """
 
     attempt_no: int
@@ -94,7 +97,9 @@ class Attempt:
 
 
 class Reported(Exception):
-    """A failure that a function outside of this process tells of, in whatever language it is: `error` is all of it."""
+    """A failure that a function outside of this process tells of, in whatever language it is:
+    `error` is all of it.
+    """
 
     def __init__(self, error: AttemptError) -> None:
         super().__init__(error.message or error.type)
@@ -111,8 +116,11 @@ def own_error(code: Code, message: str, *, detail: Any = None) -> AttemptError:
     )
 
 
-def error_from(exception: BaseException, *, code: str = Code.FAILED, detail: Any = None) -> AttemptError:
-    """What is kept of an exception: type, message and stack, whatever the exception does while it is looked at.
+def error_from(
+    exception: BaseException, *, code: str = Code.FAILED, detail: Any = None
+) -> AttemptError:
+    """What is kept of an exception: type, message and stack, whatever the exception does while it
+    is looked at.
 
     Of a `BaseException` that is no `Exception` only the type is kept: its value may be anything.
     """
@@ -135,7 +143,8 @@ def error_from(exception: BaseException, *, code: str = Code.FAILED, detail: Any
 
 
 def type_name(exception: BaseException) -> str:
-    """The full name of the exception's class; built-in ones without their module, as tracebacks print them.
+    """The full name of the exception's class; built-in ones without their module, as tracebacks
+    print them.
 
     Of a reported failure it is the name that the failure has where it happened.
     """
@@ -151,7 +160,8 @@ def message_of(exception: BaseException) -> str:
     """The exception's text, or a note that it has none to give."""
     try:
         return str(exception)
-    except BaseException as broken:  # noqa: BLE001 - a __str__ of the application may raise anything
+    # a __str__ of the application may raise anything
+    except BaseException as broken:  # noqa: BLE001
         return f"(no message: __str__ raised {type_name(broken)})"
 
 
@@ -182,6 +192,8 @@ def _frames_only(exception: BaseException) -> str:
 def _own_frames(exception: BaseException) -> TracebackType | None:
     """The traceback from the application's first frame on: how rdq called it tells nobody anything."""
     frames = exception.__traceback__
-    while frames is not None and str(frames.tb_frame.f_globals.get("__name__", "")).startswith("rdq_core."):
+    while frames is not None and str(frames.tb_frame.f_globals.get("__name__", "")).startswith(
+        "rdq_core."
+    ):
         frames = frames.tb_next
     return frames or exception.__traceback__

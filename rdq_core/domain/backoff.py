@@ -1,8 +1,8 @@
 """How long a failed task waits before its next attempt.
 
-Every function here is total: whatever the policy and the number of failures, the answer is a whole number of
-milliseconds that is never negative and never overflows. The dice are thrown elsewhere, and arrive as a number from -1
-to 1.
+Every function here is total: whatever the policy and the number of failures, the answer is a whole
+number of milliseconds that is never negative and never overflows. The dice are thrown elsewhere,
+and arrive as a number from -1 to 1.
 """
 
 import math
@@ -34,10 +34,11 @@ class BackoffKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackoffPolicy:
-    """A wait that grows from `initial` to at most `maximum`, each one spread by up to `jitter` of itself either way.
+    """A wait that grows from `initial` to at most `maximum`, each one spread by up to `jitter` of
+    itself either way.
 
-    `multiplier` counts for exponential growth alone. A value out of range raises InputInvalid naming the field, so a
-    policy that exists can be computed with.
+    `multiplier` counts for exponential growth alone. A value out of range raises InputInvalid
+    naming the field, so a policy that exists can be computed with.
     """
 
     kind: BackoffKind = BackoffKind.EXPONENTIAL
@@ -72,22 +73,26 @@ def _check_number(field: str, number: float, allowed: tuple[float, float]) -> No
 def delay(policy: BackoffPolicy, failures: int, jitter: float) -> timedelta:
     """The wait after the `failures`-th failure of the present budget, counted from 1.
 
-    `jitter` places it in the policy's window: -1 the shortest wait, 0 the middle, 1 the longest; NaN counts as 0. The
-    cap comes before the jitter, so that tasks at the cap don't fall due together: a wait may exceed `maximum` by that
-    share.
+    `jitter` places it in the policy's window: -1 the shortest wait, 0 the middle, 1 the longest;
+    NaN counts as 0. The cap comes before the jitter, so that tasks at the cap don't fall due
+    together: a wait may exceed `maximum` by that share.
     """
     return _milliseconds(_capped(policy, failures) * (1 + policy.jitter * _within_one(jitter)))
 
 
-def delay_with_floor(policy: BackoffPolicy, failures: int, jitter: float, floor: timedelta) -> timedelta:
+def delay_with_floor(
+    policy: BackoffPolicy, failures: int, jitter: float, floor: timedelta
+) -> timedelta:
     """The wait when the handler asked for at least `floor`, as `RetryAfter` does.
 
-    Never shorter than the floor, whatever `maximum` says, and never shorter than the policy's own wait without jitter:
-    here jitter only adds, by its size alone.
+    Never shorter than the floor, whatever `maximum` says, and never shorter than the policy's own
+    wait without jitter: here jitter only adds, by its size alone.
     """
     least = max(_capped(policy, failures), _whole_millis_up(floor))
     spread = policy.jitter * abs(_within_one(jitter))
-    return max(_milliseconds(least * (1 + spread)), timedelta(milliseconds=min(least, _LATEST_DELAY)))
+    return max(
+        _milliseconds(least * (1 + spread)), timedelta(milliseconds=min(least, _LATEST_DELAY))
+    )
 
 
 def next_attempt_at(now: datetime, wait: timedelta) -> datetime:
@@ -103,7 +108,9 @@ def _capped(policy: BackoffPolicy, failures: int) -> float:
 
 
 def _growth(policy: BackoffPolicy, failures: int, enough: float) -> float:
-    """The factor on the initial wait. It stops growing at `enough`, where the cap takes over anyway."""
+    """The factor on the initial wait. It stops growing at `enough`, where the cap takes over
+    anyway.
+    """
     match policy.kind:
         case BackoffKind.FIXED:
             return 1

@@ -49,7 +49,8 @@ class Raised:
 class Verdict:
     """The outcome of one attempt, with the rule that decided it.
 
-    `not_before` is the floor of the next attempt, where the handler gave one; `fingerprint` overrides the grouping.
+    `not_before` is the floor of the next attempt, where the handler gave one; `fingerprint`
+    overrides the grouping.
     """
 
     outcome: Outcome
@@ -72,7 +73,9 @@ class Rules:
 def classify(end: Returned | Raised, rules: Rules, *, now: datetime) -> Verdict:
     """The verdict on a handler's end. Never raises: a mapper that does is itself the failure."""
     if isinstance(end, Raised) and not isinstance(end.exception, Exception):
-        return Verdict(outcome=Outcome.RETRYABLE_FAILURE, rule="crash", error=error_from(end.exception))
+        return Verdict(
+            outcome=Outcome.RETRYABLE_FAILURE, rule="crash", error=error_from(end.exception)
+        )
     if rules.mapper is not None:
         mapped = _by_mapper(rules.mapper, end, now)
         if mapped is not None:
@@ -84,7 +87,9 @@ def classify(end: Returned | Raised, rules: Rules, *, now: datetime) -> Verdict:
 
 def _by_mapper(mapper: OutcomeMapper, end: Returned | Raised, now: datetime) -> Verdict | None:
     value = end.value if isinstance(end, Returned) else None
-    raised = end.exception if isinstance(end, Raised) and isinstance(end.exception, Exception) else None
+    raised = (
+        end.exception if isinstance(end, Raised) and isinstance(end.exception, Exception) else None
+    )
     try:
         answer = mapper(value, raised)
     except BaseException as broken:  # noqa: BLE001 - the mapper is the application's code
@@ -101,10 +106,14 @@ def _by_mapper(mapper: OutcomeMapper, end: Returned | Raised, now: datetime) -> 
 def _mapped_failure(answer: Outcome, raised: Exception | None) -> Verdict:
     if answer in (Outcome.RETRYABLE_FAILURE, Outcome.PERMANENT_FAILURE):
         error = (
-            error_from(raised) if raised else own_error(Code.FAILED, "the mapper called the returned value a failure")
+            error_from(raised)
+            if raised
+            else own_error(Code.FAILED, "the mapper called the returned value a failure")
         )
         return Verdict(outcome=answer, rule="mapper", error=error)
-    unknown = own_error(Code.OUTCOME_UNKNOWN, f"the mapper answered a {type(answer).__name__} that is no outcome")
+    unknown = own_error(
+        Code.OUTCOME_UNKNOWN, f"the mapper answered a {type(answer).__name__} that is no outcome"
+    )
     return Verdict(outcome=Outcome.RETRYABLE_FAILURE, rule="mapper", error=unknown)
 
 
@@ -112,7 +121,9 @@ def _by_exception(exception: BaseException, rules: Rules, now: datetime) -> Verd
     signal = next((cause for cause in causes(exception) if isinstance(cause, Signal)), None)
     if signal is not None:
         return _by_signal(signal, exception, now)
-    outcome, rule = _by_class(exception, rules.classes) or _by_glob(type_name(exception), rules) or _DEFAULT
+    outcome, rule = (
+        _by_class(exception, rules.classes) or _by_glob(type_name(exception), rules) or _DEFAULT
+    )
     return Verdict(outcome=outcome, rule=rule, error=error_from(exception))
 
 
@@ -131,7 +142,9 @@ def causes(exception: BaseException) -> Iterator[BaseException]:
 
 def _by_signal(signal: Signal, raised: BaseException, now: datetime) -> Verdict:
     return Verdict(
-        outcome=Outcome.PERMANENT_FAILURE if isinstance(signal, Abort) else Outcome.RETRYABLE_FAILURE,
+        outcome=Outcome.PERMANENT_FAILURE
+        if isinstance(signal, Abort)
+        else Outcome.RETRYABLE_FAILURE,
         rule=f"signal:{type(signal).__name__}",
         error=_signal_error(signal, raised),
         not_before=signal.not_before(now) if isinstance(signal, RetryAfter) else None,
@@ -140,10 +153,18 @@ def _by_signal(signal: Signal, raised: BaseException, now: datetime) -> Verdict:
 
 
 def _signal_error(signal: Signal, raised: BaseException) -> AttemptError:
-    """The signal's own words, under the type of the error that it was raised from, where there is one."""
+    """The signal's own words, under the type of the error that it was raised from, where there is
+    one.
+    """
     origin = next((cause for cause in causes(raised) if not isinstance(cause, Signal)), None)
     kind = type_name(origin) if origin is not None else f"rdq.{type(signal).__name__}"
-    told = origin if isinstance(origin, Reported) else raised if isinstance(raised, Exception) else signal
+    told = (
+        origin
+        if isinstance(origin, Reported)
+        else raised
+        if isinstance(raised, Exception)
+        else signal
+    )
     return replace(
         error_from(told),
         type=truncate(kind, MAX_SHORT_TEXT_BYTES),
@@ -153,13 +174,18 @@ def _signal_error(signal: Signal, raised: BaseException) -> AttemptError:
     )
 
 
-def _by_class(exception: BaseException, classes: Mapping[type[BaseException], Outcome]) -> tuple[Outcome, str] | None:
+def _by_class(
+    exception: BaseException, classes: Mapping[type[BaseException], Outcome]
+) -> tuple[Outcome, str] | None:
     nearest = next((cls for cls in type(exception).__mro__ if cls in classes), None)
     return None if nearest is None else (classes[nearest], f"class:{nearest.__name__}")
 
 
 def _by_glob(kind: str, rules: Rules) -> tuple[Outcome, str] | None:
-    for globs, outcome in ((rules.permanent, Outcome.PERMANENT_FAILURE), (rules.retryable, Outcome.RETRYABLE_FAILURE)):
+    for globs, outcome in (
+        (rules.permanent, Outcome.PERMANENT_FAILURE),
+        (rules.retryable, Outcome.RETRYABLE_FAILURE),
+    ):
         for glob in globs:
             if matches(glob, kind):
                 return outcome, f"glob:{glob}"

@@ -14,10 +14,11 @@ MAX_ENTRY_MESSAGE_BYTES: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadEntry:
-    """A task in the DLQ as lists show it. `message` is cut to 200 bytes; the whole history is in the task itself.
+    """A task in the DLQ as lists show it. `message` is cut to 200 bytes; the whole history is in
+    the task itself.
 
-    `dead_at` identifies this death: a redrive or purge that has seen another one changes nothing. `attempts` counts the
-    whole history.
+    `dead_at` identifies this death: a redrive or purge that has seen another one changes nothing.
+    `attempts` counts the whole history.
     """
 
     task_id: str
@@ -36,7 +37,9 @@ class DeadEntry:
 
 
 def entry_of(task: Task, *, attempts: int, payload_size: int, fingerprint: str) -> DeadEntry:
-    """The entry of a dead task, given how long its history and its payload are, which a short read doesn't have."""
+    """The entry of a dead task, given how long its history and its payload are, which a short read
+    doesn't have.
+    """
     failure = task.failure
     return DeadEntry(
         task_id=task.id,

@@ -1,6 +1,7 @@
 """The wire form of a task, version 1: JSON in snake case, times RFC 3339, bytes as base64.
 
-Whatever a newer writer added, at the top or inside an attempt, survives a read and a write unchanged.
+Whatever a newer writer added, at the top or inside an attempt, survives a read and a write
+unchanged.
 """
 
 import base64
@@ -44,8 +45,15 @@ _LIFECYCLE_FIELDS: Final = (
     "result_content_type",
     "attempts",
 )
-# What a store keeps beside the task and a reader of ours may have printed: never taken for an unknown field.
-_STORE_FIELDS: Final = ("envelope_version", "claim_token", "fencing_token", "payload_size", "payload_sha256")
+# What a store keeps beside the task and a reader of ours may have printed: never taken for an
+# unknown field.
+_STORE_FIELDS: Final = (
+    "envelope_version",
+    "claim_token",
+    "fencing_token",
+    "payload_size",
+    "payload_sha256",
+)
 KNOWN_FIELDS: Final = frozenset((*_SUBMITTED_FIELDS, *_LIFECYCLE_FIELDS, *_STORE_FIELDS))
 _ATTEMPT_KNOWN: Final = frozenset(
     ("attempt_no", "started_at", "finished_at", "outcome", "error", "worker", "fencing_token")
@@ -113,15 +121,25 @@ def _error_to_plain(error: AttemptError) -> dict[str, Any]:
 
 
 def check_version(data: Mapping[str, Any]) -> None:
-    """Versions from 1 to our own are read; newer, zero, negative and unintelligible ones are refused."""
+    """Versions from 1 to our own are read; newer, zero, negative and unintelligible ones are
+    refused.
+    """
     version = data.get("envelope_version", VERSION)
     if type(version) is not int or not 1 <= version <= VERSION:
-        told = version if type(version) is int and abs(version) < _MOST_TOLD else f"a {type(version).__name__}"
-        raise InputInvalid("envelope_version", f"{told} cannot be read; this rdq reads 1 to {VERSION}")
+        told = (
+            version
+            if type(version) is int and abs(version) < _MOST_TOLD
+            else f"a {type(version).__name__}"
+        )
+        raise InputInvalid(
+            "envelope_version", f"{told} cannot be read; this rdq reads 1 to {VERSION}"
+        )
 
 
 def from_envelope(data: Mapping[str, Any]) -> Task:
-    """The task that an envelope describes, lifecycle included. Raises InputInvalid naming the field that is wrong."""
+    """The task that an envelope describes, lifecycle included. Raises InputInvalid naming the field
+    that is wrong.
+    """
     fields = _Fields(data)
     return Task(
         **_submitted_part(fields, task_id=ids.check_id(data.get("id"))),
@@ -140,13 +158,16 @@ def from_envelope(data: Mapping[str, Any]) -> Task:
 
 
 def draft_from_envelope(data: Mapping[str, Any], *, task_id: str, now: datetime) -> Task:
-    """A new task from an envelope that a submitter sends: lifecycle fields that it carries are ignored.
+    """A new task from an envelope that a submitter sends: lifecycle fields that it carries are
+    ignored.
 
     `next_attempt_at` counts: it is when the task shall run.
     """
     fields = _Fields(data)
     return Task(
-        **_submitted_part(fields, task_id=task_id), created_at=now, next_attempt_at=fields.time("next_attempt_at")
+        **_submitted_part(fields, task_id=task_id),
+        created_at=now,
+        next_attempt_at=fields.time("next_attempt_at"),
     )
 
 
@@ -160,7 +181,9 @@ def _submitted_part(fields: "_Fields", *, task_id: str) -> dict[str, Any]:
         "handler_version": fields.text("handler_version"),
         "payload": fields.encoded("payload") or b"",
         "payload_content_type": fields.text("payload_content_type") or DEFAULT_CONTENT_TYPE,
-        "headers": limits.check_headers({} if data.get("headers") is None else data["headers"], own=False),
+        "headers": limits.check_headers(
+            {} if data.get("headers") is None else data["headers"], own=False
+        ),
         "concurrency_key": fields.text("concurrency_key"),
         "target": fields.text("target"),
         "requested_by": fields.text("requested_by"),
@@ -177,9 +200,13 @@ def attempt_from_plain(data: object) -> Attempt:
         started_at=parse_time(fields.data.get("started_at"), "attempts.started_at"),
         finished_at=fields.time("finished_at"),
         outcome=fields.one_of("outcome", Outcome),
-        error=None if error is None else _error(_Fields(_mapping(error, "attempts.error"), prefix="attempts.error.")),
+        error=None
+        if error is None
+        else _error(_Fields(_mapping(error, "attempts.error"), prefix="attempts.error.")),
         worker=fields.text("worker"),
-        fencing_token=fields.count("fencing_token") if fields.data.get("fencing_token") is not None else None,
+        fencing_token=fields.count("fencing_token")
+        if fields.data.get("fencing_token") is not None
+        else None,
         unknown=unknown_of(fields.data, _ATTEMPT_KNOWN),
     )
 
@@ -240,7 +267,9 @@ class _Fields:
         try:
             return kind(self.data.get(name))
         except (ValueError, RecursionError):  # an enum puts the value into its own error
-            raise InputInvalid(self._prefix + name, "is not one of the values that this rdq knows") from None
+            raise InputInvalid(
+                self._prefix + name, "is not one of the values that this rdq knows"
+            ) from None
 
     def items(self, name: str) -> Sequence[object]:
         value = self._get(name, list, "a list")

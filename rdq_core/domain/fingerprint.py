@@ -1,8 +1,9 @@
-"""Which dead tasks died of the same bug: a short, versioned digest of what stays the same while messages differ.
+"""Which dead tasks died of the same bug: a short, versioned digest of what stays the same while
+messages differ.
 
-It is made of the handler, the code, the error type and the innermost frame of the application's own code, without line
-numbers, so that a deploy does not split a group. Only where there is no such frame does the message count, with
-everything taken out that varies from case to case.
+It is made of the handler, the code, the error type and the innermost frame of the application's own
+code, without line numbers, so that a deploy does not split a group. Only where there is no such
+frame does the message count, with everything taken out that varies from case to case.
 """
 
 import hashlib
@@ -14,12 +15,15 @@ from rdq_core.domain.attempt import AttemptError
 VERSION: Final = "v1"
 _LENGTH: Final = 12
 
-_PYTHON_FRAME = re.compile(r'^\s*File "(?P<file>[^"\n]+)", line \d+, in (?P<function>[^\n]+)$', re.MULTILINE)
+_PYTHON_FRAME = re.compile(
+    r'^\s*File "(?P<file>[^"\n]+)", line \d+, in (?P<function>[^\n]+)$', re.MULTILINE
+)
 _NODE_FRAME = re.compile(
     r"^\s*at (?:async )?(?P<function>[\w$.<>\[\] ]+) \((?P<file>[^()\n]+?):\d+:\d+\)$", re.MULTILINE
 )
 _JAVA_FRAME = re.compile(
-    r"^\s*at (?P<function>[\w$.<>/]+)\((?P<file>[\w$]+\.\w+|Native Method|Unknown Source)[^)\n]*\)$", re.MULTILINE
+    r"^\s*at (?P<function>[\w$.<>/]+)\((?P<file>[\w$]+\.\w+|Native Method|Unknown Source)[^)\n]*\)$",
+    re.MULTILINE,
 )
 _FOREIGN: Final = (
     "site-packages",
@@ -44,22 +48,32 @@ _VARYING: Final = (
 
 
 def fingerprint(handler_ref: str, error: AttemptError, *, override: str | None = None) -> str:
-    """The group of a failure, as in `v1:3f2a90c1d0ab`. An `override` by the handler stands for everything else."""
+    """The group of a failure, as in `v1:3f2a90c1d0ab`. An `override` by the handler stands for
+    everything else.
+    """
     place = (
-        (override,) if override else (error.code, error.type, top_frame(error.stack) or normalise(error.message or ""))
+        (override,)
+        if override
+        else (error.code, error.type, top_frame(error.stack) or normalise(error.message or ""))
     )
-    digest = hashlib.sha256("\0".join((handler_ref, *map(str, place))).encode("utf-8", "replace")).hexdigest()
+    digest = hashlib.sha256(
+        "\0".join((handler_ref, *map(str, place))).encode("utf-8", "replace")
+    ).hexdigest()
     return f"{VERSION}:{digest[:_LENGTH]}"
 
 
 def top_frame(stack: str | None) -> str | None:
-    """The innermost frame of the application's own code, as `module:function`; None where none can be told."""
+    """The innermost frame of the application's own code, as `module:function`; None where none can
+    be told.
+    """
     if not stack:
         return None
     python = [_frame(found) for found in _PYTHON_FRAME.finditer(stack) if _is_own(found["file"])]
     if python:
         return python[-1]
-    node = next((_frame(found) for found in _NODE_FRAME.finditer(stack) if _is_own(found["file"])), None)
+    node = next(
+        (_frame(found) for found in _NODE_FRAME.finditer(stack) if _is_own(found["file"])), None
+    )
     return node or _java_frame(stack)
 
 

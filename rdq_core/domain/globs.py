@@ -1,7 +1,9 @@
-"""Patterns on error types: `*` stands for any text, dots and nothing included, `?` for exactly one character.
+"""Patterns on error types: `*` stands for any text, dots and nothing included, `?` for exactly one
+character.
 
-Case counts and the whole text must match. Nothing else is special: a bracket is a bracket. The time is bounded by
-pattern length times text length, because patterns come from configuration and error types from anywhere.
+Case counts and the whole text must match. Nothing else is special: a bracket is a bracket. The time
+is bounded by pattern length times text length, because patterns come from configuration and error
+types from anywhere.
 """
 
 
@@ -17,7 +19,8 @@ def matches(glob: str, text: str) -> bool:
             in_glob += 1
             at += 1
         elif star >= 0:
-            # Only the last star needs to be retried: an earlier one could gain nothing by taking more.
+            # Only the last star needs to be retried: an earlier one could gain nothing by taking
+            # more.
             resume += 1
             at, in_glob = resume, star + 1
         else:

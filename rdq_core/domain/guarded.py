@@ -15,7 +15,8 @@ class Done(Generic[R_co]):
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The call failed and is now a task: it will be made until it has succeeded, or rests in the DLQ.
+    """The call failed and is now a task: it will be made until it has succeeded, or rests in the
+    DLQ.
 
     The work is NOT done. Answer accordingly, and look at `id` for what became of it.
     """

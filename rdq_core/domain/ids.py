@@ -1,4 +1,6 @@
-"""Task ids: ULIDs, minted elsewhere or derived from a business key; and the digests that are made of them."""
+"""Task ids: ULIDs, minted elsewhere or derived from a business key; and the digests that are made
+of them.
+"""
 
 import hashlib
 import re
@@ -16,17 +18,22 @@ _LAST_CHANCE: Final = 2**_CHANCE_BITS - 1
 
 
 def check_id(value: object, field: str = "id") -> str:
-    """A ULID in its canonical upper-case form. Lower case is folded, as the ULID specification allows."""
+    """A ULID in its canonical upper-case form. Lower case is folded, as the ULID specification
+    allows.
+    """
     if not isinstance(value, str):
         raise InputInvalid(field, f"must be text, not {type(value).__name__}")
     folded = value.upper() if value.isascii() else value
     if not _ULID.fullmatch(folded):
-        raise InputInvalid(field, "is not a ULID (26 characters of Crockford's base 32, the first 0 to 7)")
+        raise InputInvalid(
+            field, "is not a ULID (26 characters of Crockford's base 32, the first 0 to 7)"
+        )
     return folded
 
 
 def derive_id(queue: str, key: str) -> str:
-    """The id that a business key has in a queue: the same key gives the same id, for ever and everywhere.
+    """The id that a business key has in a queue: the same key gives the same id, for ever and
+    everywhere.
 
     No time can be read out of it.
     """
@@ -40,7 +47,9 @@ def encode_id(number: int) -> str:
 
 
 def id_at(moment: datetime, chance: str, *, after: str | None = None) -> str:
-    """A ULID of this moment, told apart from others by a random text; after another ULID even in its millisecond."""
+    """A ULID of this moment, told apart from others by a random text; after another ULID even in
+    its millisecond.
+    """
     digits = int.from_bytes(hashlib.sha256(chance.encode()).digest()[: _CHANCE_BITS // 8], "big")
     number = to_millis(moment) << _CHANCE_BITS | digits
     return encode_id(number if after is None else max(number, _decoded(after) + 1))
@@ -74,7 +83,9 @@ def claim_id(token: str) -> str:
 
 
 def shard_of(task_id: str, shards: int, *, queue: str, concurrency_key: str | None = None) -> int:
-    """The index shard of a task: spread by id, but all tasks of one concurrency key in one shard, in due order."""
+    """The index shard of a task: spread by id, but all tasks of one concurrency key in one shard,
+    in due order.
+    """
     if shards < 1:
         raise ValueError(f"shards must be at least 1, not {shards}")
     seed = f"{queue}\0{concurrency_key}" if concurrency_key is not None else task_id

@@ -1,4 +1,5 @@
-"""A bulk operation on dead tasks, as it is written down: whoever finds the record can go on with it.
+"""A bulk operation on dead tasks, as it is written down: whoever finds the record can go on with
+it.
 
                  page begun                      page ended
     OPEN ───────────────────────► OPEN, holder ─────────────► OPEN ... ──► DONE
@@ -6,8 +7,8 @@
      ▼ │ resume                                                ▼
     PAUSED                 OPEN, PAUSED ── cancel ──► CANCELLED, STOPPED
 
-The invariant: a page is written down before the first of its tasks is touched, so of each of them it can be told
-afterwards whether it was done.
+The invariant: a page is written down before the first of its tasks is touched, so of each of them
+it can be told afterwards whether it was done.
 """
 
 from collections.abc import Mapping
@@ -55,8 +56,9 @@ class Seen:
 class Job:
     """One bulk operation. `id` marks every task that it sends back, so none is sent back twice.
 
-    `order` is what was asked for, as JSON data. Only deaths up to `cutoff` are its business; the next page may begin at
-    `due_at`. `expected` is how many there were when it began, None where nobody counted.
+    `order` is what was asked for, as JSON data. Only deaths up to `cutoff` are its business; the
+    next page may begin at `due_at`. `expected` is how many there were when it began, None where
+    nobody counted.
     """
 
     id: str
@@ -78,7 +80,8 @@ class Job:
     ended_at: datetime | None = None
     note: str | None = None
 
-    # How far it has read the DLQ, in the store's own words, and the page in work with whoever holds it.
+    # How far it has read the DLQ, in the store's own words, and the page in work with whoever holds
+    # it.
     cursor: Any = None
     reads_on: bool = True
     page: tuple[Seen, ...] = ()

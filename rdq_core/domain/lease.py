@@ -14,10 +14,11 @@ from rdq_core.domain.task import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """A lease about to be taken: a fresh random token, the moment it is taken and the moment it ends.
+    """A lease about to be taken: a fresh random token, the moment it is taken and the moment it
+    ends.
 
-    It is made once and presented unchanged when the write is repeated, so that our own success is recognised.
-    `hands_over`: whoever takes it passes the claim on to a function, which adopts it.
+    It is made once and presented unchanged when the write is repeated, so that our own success is
+    recognised. `hands_over`: whoever takes it passes the claim on to a function, which adopts it.
     """
 
     token: str
@@ -33,7 +34,8 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Unreached:
-    """How often in a row, and since when, the function that handles a task was not reached: no attempts, no budget.
+    """How often in a row, and since when, the function that handles a task was not reached: no
+    attempts, no budget.
 
     `unadopted` of those times it was handed the claim and never took it.
     """
@@ -53,11 +55,11 @@ def once_more(before: Unreached | None, now: datetime, *, handed_over: bool = Fa
 class Claim:
     """A lease that was taken, with the task as it was then.
 
-    `token` is opaque and secret; every write after the claim presents it. `fencing_token` only ever grows for an id, so
-    that other systems can refuse an older holder. `claimed_at` is when the work started. `history_length` counts the
-    attempts on record, `last_attempt` is the store's own handle on the newest, `life` tells this task from an earlier
-    one of the same id. `handed_over`: it is meant for a function, which hasn't adopted it; `unreached` is how that
-    went before.
+    `token` is opaque and secret; every write after the claim presents it. `fencing_token` only ever
+    grows for an id, so that other systems can refuse an older holder. `claimed_at` is when the work
+    started. `history_length` counts the attempts on record, `last_attempt` is the store's own
+    handle on the newest, `life` tells this task from an earlier one of the same id. `handed_over`:
+    it is meant for a function, which hasn't adopted it; `unreached` is how that went before.
     """
 
     task: Task

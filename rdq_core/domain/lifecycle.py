@@ -14,8 +14,9 @@
         └─────────────── redrive ──── DEAD ◄────┘
                                        └── purge ──► gone            any ── forget ──► gone
 
-The memory store applies these functions as they stand; other stores are tested against it, step by step. The invariant:
-nothing but the holder of the present token settles a claim, and the fencing token never goes back.
+The memory store applies these functions as they stand; other stores are tested against it, step by
+step. The invariant: nothing but the holder of the present token settles a claim, and the fencing
+token never goes back.
 """
 
 from dataclasses import dataclass, replace
@@ -47,7 +48,9 @@ class Verb(StrEnum):
 
 
 def allowed(status: Status) -> frozenset[Verb]:
-    """The verbs that a task in this status can undergo. No other arrow exists (forgetting apart, which ends any)."""
+    """The verbs that a task in this status can undergo. No other arrow exists (forgetting apart,
+    which ends any).
+    """
     match status:
         case Status.PENDING:
             return frozenset({Verb.CLAIM, Verb.CANCEL})
@@ -75,9 +78,9 @@ def allowed(status: Status) -> frozenset[Verb]:
 class Row:
     """A task with what never leaves the store.
 
-    `life` is a nonce that tells this task from an earlier one of the same id. `token` is the present claim's, None
-    while nobody holds the task. `expires_at` is when the row stops existing, None while it may not. `handed_over` and
-    `unreached` are as a claim has them.
+    `life` is a nonce that tells this task from an earlier one of the same id. `token` is the
+    present claim's, None while nobody holds the task. `expires_at` is when the row stops existing,
+    None while it may not. `handed_over` and `unreached` are as a claim has them.
     """
 
     task: Task
@@ -120,7 +123,9 @@ NO_RESULT = Result()
 
 
 def submitted(task: Task, *, life: str, now: datetime) -> Row:
-    """A new row. Its fencing token starts at the submit time, so it also grows when an id is used again."""
+    """A new row. Its fencing token starts at the submit time, so it also grows when an id is used
+    again.
+    """
     fresh = replace(
         task,
         status=Status.PENDING,
@@ -145,16 +150,22 @@ def claimed(row: Row, grant: Grant) -> Row:
 
 
 def reclaimed(row: Row, seen_token: str, attempt: Attempt, grant: Grant) -> Row:
-    """Taken over from a holder whose lease has lapsed: its attempt becomes history in the same step."""
+    """Taken over from a holder whose lease has lapsed: its attempt becomes history in the same
+    step.
+    """
     _require_lapsed(row, Verb.RECLAIM, seen_token, grant.now)
     return _leased(row, _with_attempt(row.task, attempt), grant)
 
 
 def adopted(row: Row, token: str, grant: Grant) -> Row:
-    """Held by the function that the claim was handed over to, under a token of its own: of two deliveries one wins."""
+    """Held by the function that the claim was handed over to, under a token of its own: of two
+    deliveries one wins.
+    """
     _require_holder(row, Verb.ADOPT, token)
     task = replace(row.task, lease_expires_at=grant.lease_expires_at)
-    return replace(row, task=task, token=grant.token, claimed_at=grant.now, handed_over=False, unreached=None)
+    return replace(
+        row, task=task, token=grant.token, claimed_at=grant.now, handed_over=False, unreached=None
+    )
 
 
 def heartbeat(row: Row, token: str, lease_expires_at: datetime) -> Row:
@@ -165,7 +176,13 @@ def heartbeat(row: Row, token: str, lease_expires_at: datetime) -> Row:
 
 
 def completed(
-    row: Row, token: str, attempt: Attempt, result: Result, *, now: datetime, expires_at: datetime | None
+    row: Row,
+    token: str,
+    attempt: Attempt,
+    result: Result,
+    *,
+    now: datetime,
+    expires_at: datetime | None,
 ) -> Row:
     """Succeeded, with the result and the success as the last attempt."""
     _require_holder(row, Verb.COMPLETE, token)
@@ -180,31 +197,58 @@ def completed(
     return _settled(row, task, expires_at=expires_at)
 
 
-def rescheduled(row: Row, token: str, attempt: Attempt, failure: Failure, *, due_at: datetime) -> Row:
+def rescheduled(
+    row: Row, token: str, attempt: Attempt, failure: Failure, *, due_at: datetime
+) -> Row:
     """Waiting for its next attempt after a failed one."""
     _require_holder(row, Verb.RESCHEDULE, token)
-    task = replace(_with_attempt(row.task, attempt), status=Status.PENDING, next_attempt_at=due_at, failure=failure)
+    task = replace(
+        _with_attempt(row.task, attempt),
+        status=Status.PENDING,
+        next_attempt_at=due_at,
+        failure=failure,
+    )
     return _settled(row, task)
 
 
 def dead_lettered(
-    row: Row, token: str, attempt: Attempt | None, failure: Failure, *, now: datetime, expires_at: datetime | None
+    row: Row,
+    token: str,
+    attempt: Attempt | None,
+    failure: Failure,
+    *,
+    now: datetime,
+    expires_at: datetime | None,
 ) -> Row:
-    """Dead. Without an attempt when the budget was found spent: that is a reason, not one more execution."""
+    """Dead. Without an attempt when the budget was found spent: that is a reason, not one more
+    execution.
+    """
     _require_holder(row, Verb.DEAD_LETTER, token)
     spent = row.task if attempt is None else _with_attempt(row.task, attempt)
-    return _settled(row, replace(spent, status=Status.DEAD, completed_at=now, failure=failure), expires_at=expires_at)
+    return _settled(
+        row,
+        replace(spent, status=Status.DEAD, completed_at=now, failure=failure),
+        expires_at=expires_at,
+    )
 
 
 def dead_lettered_lapsed(
-    row: Row, seen_token: str, attempt: Attempt, failure: Failure, *, now: datetime, expires_at: datetime | None
+    row: Row,
+    seen_token: str,
+    attempt: Attempt,
+    failure: Failure,
+    *,
+    now: datetime,
+    expires_at: datetime | None,
 ) -> Row:
     """Dead by a lapsed lease that spent the last of the budget."""
     _require_lapsed(row, Verb.DEAD_LETTER, seen_token, now)
     return dead_lettered(row, seen_token, attempt, failure, now=now, expires_at=expires_at)
 
 
-def released(row: Row, token: str, failure: Failure, *, due_at: datetime, unreached: Unreached | None = None) -> Row:
+def released(
+    row: Row, token: str, failure: Failure, *, due_at: datetime, unreached: Unreached | None = None
+) -> Row:
     """Given back: no budget spent, no attempt on record."""
     _require_holder(row, Verb.RELEASE, token)
     task = replace(row.task, status=Status.PENDING, next_attempt_at=due_at, failure=failure)
@@ -212,7 +256,13 @@ def released(row: Row, token: str, failure: Failure, *, due_at: datetime, unreac
 
 
 def released_lapsed(
-    row: Row, seen_token: str, failure: Failure, *, now: datetime, due_at: datetime, unreached: Unreached
+    row: Row,
+    seen_token: str,
+    failure: Failure,
+    *,
+    now: datetime,
+    due_at: datetime,
+    unreached: Unreached,
 ) -> Row:
     """Given back on behalf of a function that was handed the claim and never adopted it."""
     _require_lapsed(row, Verb.RELEASE, seen_token, now)
@@ -224,11 +274,15 @@ def released_lapsed(
 def cancelled(row: Row, *, now: datetime, expires_at: datetime | None) -> Row:
     """Stopped. A handler that is running finds its lease lost."""
     _require(row, Verb.CANCEL)
-    return _settled(row, replace(row.task, status=Status.CANCELLED, completed_at=now), expires_at=expires_at)
+    return _settled(
+        row, replace(row.task, status=Status.CANCELLED, completed_at=now), expires_at=expires_at
+    )
 
 
 def redriven(row: Row, edit: Edit, *, now: datetime) -> Row:
-    """Sent back: due now, with a full budget and the history kept. The retention of the dead row ends with it."""
+    """Sent back: due now, with a full budget and the history kept. The retention of the dead row
+    ends with it.
+    """
     _require(row, Verb.REDRIVE)
     task = replace(
         edited(row.task, edit),
@@ -261,18 +315,26 @@ def conflict(task_id: str, status: Status, verb: Verb) -> TaskConflict:
 def not_tried(task_id: str | None) -> StoreFailed:
     """The answer for one of many tasks whose turn had not come when storage failed."""
     return StoreFailed(
-        "not tried, because storage had failed for an earlier task", may_have_happened=False, task_id=task_id
+        "not tried, because storage had failed for an earlier task",
+        may_have_happened=False,
+        task_id=task_id,
     )
 
 
 def lost(task_id: str, verb: Verb) -> LeaseLost:
     """The refusal of a write by somebody who no longer holds the task."""
-    return LeaseLost(f"the claim on task {task_id} is no longer held, so {verb} changed nothing", task_id=task_id)
+    return LeaseLost(
+        f"the claim on task {task_id} is no longer held, so {verb} changed nothing", task_id=task_id
+    )
 
 
 def _leased(row: Row, task: Task, grant: Grant) -> Row:
     held = replace(
-        task, status=Status.IN_FLIGHT, next_attempt_at=None, lease_expires_at=grant.lease_expires_at, failure=None
+        task,
+        status=Status.IN_FLIGHT,
+        next_attempt_at=None,
+        lease_expires_at=grant.lease_expires_at,
+        failure=None,
     )
     return replace(
         row,
@@ -286,9 +348,17 @@ def _leased(row: Row, task: Task, grant: Grant) -> Row:
 
 def _settled(row: Row, task: Task, *, expires_at: datetime | None = None) -> Row:
     waiting = task.status is Status.PENDING
-    loose = replace(task, lease_expires_at=None, next_attempt_at=task.next_attempt_at if waiting else None)
+    loose = replace(
+        task, lease_expires_at=None, next_attempt_at=task.next_attempt_at if waiting else None
+    )
     return replace(
-        row, task=loose, token=None, claimed_at=None, expires_at=expires_at, handed_over=False, unreached=None
+        row,
+        task=loose,
+        token=None,
+        claimed_at=None,
+        expires_at=expires_at,
+        handed_over=False,
+        unreached=None,
     )
 
 

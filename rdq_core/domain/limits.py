@@ -1,7 +1,7 @@
 """Every bound of a task, one constant each, and the checks that refuse what exceeds them.
 
-A refusal names the field, the value's size and the limit, and happens before anything is written. Values themselves
-never appear in a message: they may be private.
+A refusal names the field, the value's size and the limit, and happens before anything is written.
+Values themselves never appear in a message: they may be private.
 """
 
 import json
@@ -33,7 +33,9 @@ LEASE_RANGE: Final = (timedelta(seconds=1), timedelta(hours=24))
 RETENTION_RANGE: Final = (timedelta(hours=1), timedelta(days=365))
 MAX_RUN_AHEAD: Final = timedelta(days=365)
 LONG_OVERDUE: Final = timedelta(days=20)
-"""From then on a task's body is renewed: before it is claimed, and by sweepers while nobody claims it."""
+"""From then on a task's body is renewed: before it is claimed, and by sweepers while nobody claims
+it.
+"""
 MAX_RETRY_AFTER: Final = timedelta(days=30)
 CLAIM_BATCH_RANGE: Final = (1, 500)
 PAGE_RANGE: Final = (1, 500)
@@ -66,7 +68,9 @@ def is_failure_code(code: object) -> bool:
     return isinstance(code, str) and _CODE.fullmatch(code) is not None
 
 
-def check_text(field: str, value: object, *, most: int = MAX_SHORT_TEXT_BYTES, least: int = 1) -> str:
+def check_text(
+    field: str, value: object, *, most: int = MAX_SHORT_TEXT_BYTES, least: int = 1
+) -> str:
     """Text of `least` to `most` bytes of UTF-8, without NUL and lone surrogates."""
     if not isinstance(value, str):
         raise InputInvalid(field, f"must be text, not {type(value).__name__}")
@@ -93,17 +97,26 @@ def check_bytes(field: str, value: object, *, most: int) -> bytes:
 def check_headers(headers: object, *, own: bool) -> dict[str, str]:
     """A flat map of text to text, bounded in entries and bytes.
 
-    `own` headers are the caller's, which may not start with `rdq.`; otherwise the well-known `rdq.` headers pass as
-    well.
+    `own` headers are the caller's, which may not start with `rdq.`; otherwise the well-known `rdq.`
+    headers pass as well.
     """
     if not isinstance(headers, Mapping):
-        raise InputInvalid("headers", f"must be a map of text to text, not {type(headers).__name__}")
+        raise InputInvalid(
+            "headers", f"must be a map of text to text, not {type(headers).__name__}"
+        )
     if len(headers) > MAX_HEADERS:
-        raise InputInvalid("headers", f"has {len(headers)} entries; at most {MAX_HEADERS} are allowed")
-    checked = {_check_header_name(name, own=own): _check_header_value(name, value) for name, value in headers.items()}
+        raise InputInvalid(
+            "headers", f"has {len(headers)} entries; at most {MAX_HEADERS} are allowed"
+        )
+    checked = {
+        _check_header_name(name, own=own): _check_header_value(name, value)
+        for name, value in headers.items()
+    }
     size = sum(len(name.encode()) + len(value.encode()) for name, value in checked.items())
     if size > MAX_HEADER_BYTES:
-        raise InputInvalid("headers", f"are {size} bytes in all; at most {MAX_HEADER_BYTES} are allowed")
+        raise InputInvalid(
+            "headers", f"are {size} bytes in all; at most {MAX_HEADER_BYTES} are allowed"
+        )
     return checked
 
 
@@ -120,10 +133,15 @@ def _check_header_value(name: object, value: object) -> str:
 
 def check_unknown(unknown: Mapping[str, Any]) -> None:
     """Unknown envelope fields, all together, as JSON."""
-    size = len(json.dumps(dict(unknown), ensure_ascii=False).encode("utf-8", "replace")) if unknown else 0
+    size = (
+        len(json.dumps(dict(unknown), ensure_ascii=False).encode("utf-8", "replace"))
+        if unknown
+        else 0
+    )
     if size > MAX_UNKNOWN_BYTES:
         raise InputInvalid(
-            "envelope", f"unknown fields are {size} bytes in all; at most {MAX_UNKNOWN_BYTES} are allowed"
+            "envelope",
+            f"unknown fields are {size} bytes in all; at most {MAX_UNKNOWN_BYTES} are allowed",
         )
 
 
@@ -139,7 +157,9 @@ def check_run_at(value: object, *, now: datetime) -> datetime:
         raise InputInvalid("run_at", f"must be a datetime, not {type(value).__name__}")
     if value.tzinfo is None or value.utcoffset() is None:
         raise InputInvalid(
-            "run_at", "has no time zone", hint="use datetime.now(timezone.utc) or another aware datetime"
+            "run_at",
+            "has no time zone",
+            hint="use datetime.now(timezone.utc) or another aware datetime",
         )
     if value > now + MAX_RUN_AHEAD:
         raise InputInvalid("run_at", f"is more than {MAX_RUN_AHEAD.days} days ahead")

@@ -14,9 +14,13 @@ from rdq_core.domain.units import parse_duration
 
 
 class Signal(Exception):
-    """The root of the signals. `code` is the application's own failure code, `detail` small JSON for whoever looks."""
+    """The root of the signals. `code` is the application's own failure code, `detail` small JSON
+    for whoever looks.
+    """
 
-    def __init__(self, code: str, message: str = "", *, detail: Any = None, fingerprint: str | None = None) -> None:
+    def __init__(
+        self, code: str, message: str = "", *, detail: Any = None, fingerprint: str | None = None
+    ) -> None:
         super().__init__(message or code)
         self.code = code
         self.message = message or code
@@ -25,7 +29,9 @@ class Signal(Exception):
 
 
 class Abort(Signal):
-    """Trying again is useless: the task goes to the DLQ at once. `fingerprint` overrides how it is grouped there."""
+    """Trying again is useless: the task goes to the DLQ at once. `fingerprint` overrides how it is
+    grouped there.
+    """
 
 
 class Retryable(Signal):
@@ -33,14 +39,21 @@ class Retryable(Signal):
 
 
 class RetryAfter(Signal):
-    """Trying again makes sense, but not before a delay. Jitter only adds to it and `max_backoff` does not shorten it.
+    """Trying again makes sense, but not before a delay. Jitter only adds to it and `max_backoff`
+    does not shorten it.
 
-    `delay` is a timedelta, text with a unit (`"30s"`), or the value of an HTTP `Retry-After` header: whole seconds or
-    an HTTP date. At most 30 days; a delay that is none of these raises ValueError.
+    `delay` is a timedelta, text with a unit (`"30s"`), or the value of an HTTP `Retry-After`
+    header: whole seconds or an HTTP date. At most 30 days; a delay that is none of these raises
+    ValueError.
     """
 
     def __init__(
-        self, delay: timedelta | str, code: str = Code.FAILED, message: str = "", *, detail: Any = None
+        self,
+        delay: timedelta | str,
+        code: str = Code.FAILED,
+        message: str = "",
+        *,
+        detail: Any = None,
     ) -> None:
         super().__init__(code, message or "asked to be tried again later", detail=detail)
         self.delay = _parse_delay(delay)
@@ -56,7 +69,9 @@ def _parse_delay(delay: object) -> timedelta | datetime:
     if isinstance(parsed, datetime):
         return parsed
     if not isinstance(parsed, timedelta) or not timedelta(0) <= parsed <= MAX_RETRY_AFTER:
-        raise ValueError(f"delay: must be 0 to {MAX_RETRY_AFTER.days} days, as a timedelta, '30s' or an HTTP date")
+        raise ValueError(
+            f"delay: must be 0 to {MAX_RETRY_AFTER.days} days, as a timedelta, '30s' or an HTTP date"
+        )
     return parsed
 
 
@@ -78,8 +93,9 @@ def _http_date(text: str) -> datetime:
 
 
 OutcomeMapper = Callable[[Any, Exception | None], "Outcome | Signal | None"]
-"""A handler's own reading of its end, called with the return value and the exception, one of them None.
+"""A handler's own reading of its end, called with the return value and the exception, one of them
+None.
 
-It answers an outcome (SUCCESS, RETRYABLE_FAILURE, PERMANENT_FAILURE), a signal, or None to leave it to the other rules.
-Its answer is authoritative.
+It answers an outcome (SUCCESS, RETRYABLE_FAILURE, PERMANENT_FAILURE), a signal, or None to leave it
+to the other rules. Its answer is authoritative.
 """

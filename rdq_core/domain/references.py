@@ -1,9 +1,11 @@
-"""References: the order a task is about (`target`) and who asked for it (`requested_by`), by which tasks are forgotten.
+"""References: the order a task is about (`target`) and who asked for it (`requested_by`), by which
+tasks are forgotten.
 
     submit   reference ─ row ─ read the tombstone        whoever comes second sees the first:
     forget   tombstone ─ read the references ─ rows      the reference before the row, the tombstone before the reading
 
-The invariant: of a submit and a forget that meet, at least one knows of the other, so no forgotten task stays.
+The invariant: of a submit and a forget that meet, at least one knows of the other, so no forgotten
+task stays.
 """
 
 import hashlib
@@ -17,7 +19,9 @@ from rdq_core.domain.task import Task
 from rdq_core.errors import TaskConflict
 
 GRACE: Final = timedelta(seconds=2)
-"""How far clocks that are kept right may be apart: what was submitted so shortly after a forget is forgotten too."""
+"""How far clocks that are kept right may be apart: what was submitted so shortly after a forget is
+forgotten too.
+"""
 
 TOMBSTONE_LIFE: Final = timedelta(days=400)
 """How long a forget is remembered: longer than any task can wait for its first claim."""
@@ -32,7 +36,9 @@ class ReferenceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One target or requester. It may be a person's name or address, so it is in no message and no key."""
+    """One target or requester. It may be a person's name or address, so it is in no message and no
+    key.
+    """
 
     kind: ReferenceKind
     value: str = field(repr=False)
@@ -57,7 +63,9 @@ def is_forgotten(created_at: datetime, forgotten_at: datetime | None) -> bool:
 
 
 def forgotten(task_id: str) -> TaskConflict:
-    """The refusal of a submit whose target or requester has just been forgotten. Nothing of it is stored."""
+    """The refusal of a submit whose target or requester has just been forgotten. Nothing of it is
+    stored.
+    """
     return TaskConflict(
         f"task {task_id} has a target or requester that was forgotten while it was submitted, so it isn't stored",
         task_id=task_id,

@@ -1,4 +1,6 @@
-"""A task: one call that is kept until it has succeeded or rests, with its whole history, where a person can see it."""
+"""A task: one call that is kept until it has succeeded or rests, with its whole history, where a
+person can see it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,8 +35,8 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What decided last about a task: the reason why it is dead, or waits. `type` and `message` are None in short
-    reads.
+    """What decided last about a task: the reason why it is dead, or waits. `type` and `message` are
+    None in short reads.
     """
 
     code: str
@@ -46,10 +48,11 @@ class Failure:
 class Task:
     """One task as the wire envelope has it.
 
-    `id` stays the same for the task's whole life, redrives included. `attempt_count` is what is spent of the present
-    budget: 0 again after a redrive, while the attempts' numbers go on. `next_attempt_at` is set only while PENDING,
-    `lease_expires_at` only while IN_FLIGHT, `completed_at` only when terminal. `attempts` is the history, oldest
-    first; it is empty in lists and in claims, where only its length is known. `payload` is never looked into by rdq.
+    `id` stays the same for the task's whole life, redrives included. `attempt_count` is what is
+    spent of the present budget: 0 again after a redrive, while the attempts' numbers go on.
+    `next_attempt_at` is set only while PENDING, `lease_expires_at` only while IN_FLIGHT,
+    `completed_at` only when terminal. `attempts` is the history, oldest first; it is empty in lists
+    and in claims, where only its length is known. `payload` is never looked into by rdq.
     """
 
     id: str
@@ -89,8 +92,8 @@ _MESSAGES: Final[Mapping[str, str]] = {
 
 
 def failure_of(code: str | None, last: Attempt | None) -> Failure | None:
-    """The failure that a stored code stands for: the last attempt's error where the code is its, else rdq's own
-    words.
+    """The failure that a stored code stands for: the last attempt's error where the code is its,
+    else rdq's own words.
     """
     if code is None:
         return None

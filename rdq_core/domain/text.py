@@ -1,4 +1,6 @@
-"""Text from outside made safe to store: scrubbed of what cannot be stored, cut to a size on a character boundary."""
+"""Text from outside made safe to store: scrubbed of what cannot be stored, cut to a size on a
+character boundary.
+"""
 
 import re
 from typing import Final
@@ -13,8 +15,11 @@ def scrub(text: str) -> str:
 
 
 def truncate(text: str, limit: int) -> str:
-    """The scrubbed text within `limit` bytes of UTF-8; what was cut off is shown by a marker inside the limit."""
-    # A code point takes at least one byte, so what lies past `limit` code points can't fit: cut before scrubbing 10 MB.
+    """The scrubbed text within `limit` bytes of UTF-8; what was cut off is shown by a marker inside
+    the limit.
+    """
+    # A code point takes at least one byte, so what lies past `limit` code points can't fit: cut
+    # before scrubbing 10 MB.
     clean = scrub(text[: limit + 1])
     encoded = clean.encode()
     if len(text) <= limit and len(encoded) <= limit:

@@ -35,7 +35,9 @@ def format_time(moment: datetime) -> str:
 def parse_time(text: object, field: str) -> datetime:
     """A moment from RFC 3339 text with a zone; finer digits are cut off."""
     if not isinstance(text, str) or not _RFC3339.fullmatch(text):
-        raise InputInvalid(field, "is not an RFC 3339 time with a zone, such as 2026-07-20T14:03:22.117Z")
+        raise InputInvalid(
+            field, "is not an RFC 3339 time with a zone, such as 2026-07-20T14:03:22.117Z"
+        )
     try:
         return cut_to_millis(datetime.fromisoformat(text.upper()))
     except (ValueError, OverflowError):

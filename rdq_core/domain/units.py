@@ -1,7 +1,8 @@
 """Durations, sizes and rates as people write them, to numbers and back.
 
-A duration always has a unit, because a bare 60 is seconds to one reader and milliseconds to the next. The functions
-raise ValueError with a sentence that says what is accepted; callers add the name of the field.
+A duration always has a unit, because a bare 60 is seconds to one reader and milliseconds to the
+next. The functions raise ValueError with a sentence that says what is accepted; callers add the
+name of the field.
 """
 
 import re
@@ -25,7 +26,8 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def parse_duration(text: object) -> timedelta:
-    """A duration such as `500ms`, `1s`, `1.5h`, `7d`: a whole number of milliseconds, at most a hundred years.
+    """A duration such as `500ms`, `1s`, `1.5h`, `7d`: a whole number of milliseconds, at most a
+    hundred years.
 
     A timedelta passes through, without its microseconds, unless it is negative.
     """
@@ -41,9 +43,15 @@ def parse_duration(text: object) -> timedelta:
 
 
 def format_duration(span: timedelta) -> str:
-    """The text that `parse_duration` reads as `span`, in the largest unit that divides it; microseconds are cut off."""
+    """The text that `parse_duration` reads as `span`, in the largest unit that divides it;
+    microseconds are cut off.
+    """
     millis = span // _MILLISECOND
-    unit = next((unit for unit, size in _MILLIS.items() if millis % size == 0), "ms") if millis else "s"
+    unit = (
+        next((unit for unit, size in _MILLIS.items() if millis % size == 0), "ms")
+        if millis
+        else "s"
+    )
     return f"{millis // _MILLIS[unit]}{unit}"
 
 

@@ -1,1 +1,3 @@
-"""What happens next: deciding what is done with each task. Storage, time and chance come in through `ports`."""
+"""What happens next: deciding what is done with each task. Storage, time and chance come in through
+`ports`.
+"""

@@ -1,4 +1,6 @@
-"""How much of a queue is due, as the index says it: as much of it as is needed to decide whether to bring help."""
+"""How much of a queue is due, as the index says it: as much of it as is needed to decide whether to
+bring help.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,11 +13,17 @@ _PAGE: Final = 100
 
 
 def is_any_due(
-    store: TaskStore, settings: QueueSettings, *, until: datetime, share: Sequence[int] | None = None
+    store: TaskStore,
+    settings: QueueSettings,
+    *,
+    until: datetime,
+    share: Sequence[int] | None = None,
 ) -> bool:
     """Whether anything becomes due by then in these shards, None: in any."""
     shards = range(settings.shards_ever) if share is None else share
-    return any(store.candidates(settings.queue, shard, until=until, limit=1).items for shard in shards)
+    return any(
+        store.candidates(settings.queue, shard, until=until, limit=1).items for shard in shards
+    )
 
 
 def count_due(store: TaskStore, settings: QueueSettings, *, now: datetime, most: int) -> int:
@@ -24,7 +32,9 @@ def count_due(store: TaskStore, settings: QueueSettings, *, now: datetime, most:
     for shard in range(settings.shards_ever):
         after: Any = None
         while found < most:
-            page = store.candidates(settings.queue, shard, until=now, limit=min(_PAGE, most), after=after)
+            page = store.candidates(
+                settings.queue, shard, until=now, limit=min(_PAGE, most), after=after
+            )
             found += len(page.items)
             after = page.next
             if after is None:

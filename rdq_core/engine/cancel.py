@@ -12,14 +12,17 @@ from rdq_core.errors import QueueNotFound, TaskNotFound
 class Canceller:
     """Cancels tasks."""
 
-    def __init__(self, store: TaskStore, queues: QueueSource, *, clock: Clock, events: EventSink) -> None:
+    def __init__(
+        self, store: TaskStore, queues: QueueSource, *, clock: Clock, events: EventSink
+    ) -> None:
         self._store = store
         self._queues = queues
         self._clock = clock
         self._events = events
 
     def cancel(self, task_id: str, *, op_id: str) -> Task:
-        """Stopped for good; a handler that is running finds its lease lost. The task stays for its queue's `task_ttl`.
+        """Stopped for good; a handler that is running finds its lease lost. The task stays for its
+        queue's `task_ttl`.
 
         Raises TaskNotFound, and TaskConflict naming the state of a task that has ended already.
         """
@@ -27,7 +30,9 @@ class Canceller:
         if task is None:
             raise TaskNotFound(f"no task {task_id}", task_id=task_id)
         now = self._clock.now()
-        cancelled = self._store.cancel(task_id, now=now, op_id=op_id, expires_at=now + self._task_ttl(task.queue))
+        cancelled = self._store.cancel(
+            task_id, now=now, op_id=op_id, expires_at=now + self._task_ttl(task.queue)
+        )
         self._events.emit(event_of(EventName.CANCELLED, cancelled))
         return cancelled
 

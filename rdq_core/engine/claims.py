@@ -1,4 +1,6 @@
-"""Taking a candidate: the claim of waiting work, and the reclaim of work whose holder let its lease lapse."""
+"""Taking a candidate: the claim of waiting work, and the reclaim of work whose holder let its lease
+lapse.
+"""
 
 from datetime import datetime
 
@@ -9,18 +11,25 @@ from rdq_core.domain.fingerprint import fingerprint
 from rdq_core.domain.lease import Claim, Grant, once_more
 from rdq_core.domain.task import Failure, Status, failure_of
 from rdq_core.domain.times import span_millis
-from rdq_core.engine.dispatch import DISPATCH_BACKOFF, Router, is_free
 from rdq_core.engine.events import EventName, event_of
 from rdq_core.engine.ports import Candidate, Clock, EventSink, IdSource, Jitter, KeyBusy, TaskStore
 from rdq_core.engine.report import Resolution
 from rdq_core.engine.resolve import dead_until
+from rdq_core.engine.routing import DISPATCH_BACKOFF, Router, is_free
 
 
 class Claimer:
     """Takes candidates for this host."""
 
     def __init__(
-        self, store: TaskStore, router: Router, *, clock: Clock, ids: IdSource, events: EventSink, jitter: Jitter
+        self,
+        store: TaskStore,
+        router: Router,
+        *,
+        clock: Clock,
+        ids: IdSource,
+        events: EventSink,
+        jitter: Jitter,
     ) -> None:
         self._store = store
         self._router = router
@@ -29,10 +38,14 @@ class Claimer:
         self._ids = ids
         self._events = events
 
-    def take(self, candidate: Candidate, settings: QueueSettings) -> Claim | Resolution | KeyBusy | None:
-        """The claim; DEAD_LETTERED when its lapsed lease was its last; None when another host was faster.
+    def take(
+        self, candidate: Candidate, settings: QueueSettings
+    ) -> Claim | Resolution | KeyBusy | None:
+        """The claim; DEAD_LETTERED when its lapsed lease was its last; None when another host was
+        faster.
 
-        KEY_BUSY when its concurrency key is in use; RELEASED when it was handed over to a function that never took it.
+        KEY_BUSY when its concurrency key is in use; RELEASED when it was handed over to a function
+        that never took it.
 
         Raises CorruptItem for a row that this version can't read, and StoreFailed.
         """
@@ -44,7 +57,9 @@ class Claimer:
             hands_over=self._router.hands_over(candidate.handler_ref, settings),
         )
         if candidate.status is Status.PENDING:
-            claims = self._store.claim if candidate.concurrency_key is None else self._store.claim_keyed
+            claims = (
+                self._store.claim if candidate.concurrency_key is None else self._store.claim_keyed
+            )
             claim = claims(candidate, grant)
             if isinstance(claim, KeyBusy):
                 return claim
@@ -90,12 +105,16 @@ class Claimer:
         return Resolution.DEAD_LETTERED
 
     def _give_back(self, lapsed: Claim, grant: Grant) -> Resolution | None:
-        """The function was handed the task and never took it: no attempt, but it waits longer each time."""
+        """The function was handed the task and never took it: no attempt, but it waits longer each
+        time.
+        """
         unreached = once_more(lapsed.unreached, grant.now, handed_over=True)
         wait = delay(DISPATCH_BACKOFF, unreached.times, self._jitter.fraction())
         failure = failure_of(Code.UNAVAILABLE, None) or Failure(Code.UNAVAILABLE)
         due_at = next_attempt_at(grant.now, wait)
-        if not self._store.release_lapsed(lapsed, failure, grant, due_at=due_at, unreached=unreached):
+        if not self._store.release_lapsed(
+            lapsed, failure, grant, due_at=due_at, unreached=unreached
+        ):
             return None
         self._events.emit(
             event_of(

@@ -25,16 +25,23 @@ class CancelReason(StrEnum):
 class TaskContext:
     """Handed to a handler beside its input.
 
-    Delivery is at least once: the same task may run again, also while an earlier run is still going. Dedupe on
-    `idempotency_key`, or pass `fencing_token` to systems that can refuse an older one.
+    Delivery is at least once: the same task may run again, also while an earlier run is still
+    going. Dedupe on `idempotency_key`, or pass `fencing_token` to systems that can refuse an older
+    one.
 
-    A handler that runs for long looks at `cancelled` now and then, or calls `check_lease()`. Once it has seen that it
-    is cancelled, ending by whatever way counts as giving up: the task is released or retried, and what was returned
-    is dropped.
+    A handler that runs for long looks at `cancelled` now and then, or calls `check_lease()`. Once
+    it has seen that it is cancelled, ending by whatever way counts as giving up: the task is
+    released or retried, and what was returned is dropped.
     """
 
     def __init__(
-        self, task: Task, claim: Claim, *, deadline: datetime, clock: Clock, extend: Callable[[], None]
+        self,
+        task: Task,
+        claim: Claim,
+        *,
+        deadline: datetime,
+        clock: Clock,
+        extend: Callable[[], None],
     ) -> None:
         self.task = task
         self.attempt_no = claim.attempt_no
@@ -63,7 +70,9 @@ class TaskContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: the time is over, the lease was lost, the task was cancelled, or the worker is stopping."""
+        """Whether to stop: the time is over, the lease was lost, the task was cancelled, or the
+        worker is stopping.
+        """
         if not self._cancelled.is_set():
             return False
         self._noticed = True
@@ -76,11 +85,17 @@ class TaskContext:
     def check_lease(self) -> None:
         """Raise LeaseLost when the work should stop; let it through."""
         if self.cancelled:
-            raise LeaseLost(f"stop working on task {self.task.id}: {self._reason}", task_id=self.task.id)
+            raise LeaseLost(
+                f"stop working on task {self.task.id}: {self._reason}", task_id=self.task.id
+            )
 
     def heartbeat(self) -> None:
-        """Hold the task for another lease from now on. Raises LeaseLost when it is no longer ours: stop the work."""
-        with self._lock:  # one after the other with the end of the run, which must not be overtaken by a late heartbeat
+        """Hold the task for another lease from now on. Raises LeaseLost when it is no longer ours:
+        stop the work.
+        """
+        # one after the other with the end of the run, which must not be overtaken by a late
+        # heartbeat
+        with self._lock:
             self.check_lease()
             try:
                 self._extend()
@@ -89,7 +104,7 @@ class TaskContext:
                 self._noticed = True
                 raise
 
-    # -- for the engine -----------------------------------------------------------------------------------------
+    # -- for the engine ----------------------------------------------------------------------------
 
     @property
     def reason(self) -> CancelReason | None:
@@ -115,7 +130,9 @@ _DELIVERY: Final[ContextVar[TaskContext | None]] = ContextVar("rdq_delivery", de
 
 
 def current_delivery() -> TaskContext | None:
-    """The delivery that this code runs in; None outside of one, and in threads that a handler starts by itself."""
+    """The delivery that this code runs in; None outside of one, and in threads that a handler
+    starts by itself.
+    """
     return _DELIVERY.get()
 
 

@@ -37,9 +37,10 @@ class EventName(StrEnum):
 class Event:
     """One thing that has happened to one task.
 
-    `rule` names what decided an outcome, `code` is the failure's, `trace_id` comes from the task's `traceparent`.
-    `lateness_ms` is due to start; `claim_latency_ms` how long storage took for the claim; `duration_ms` is how long the
-    handler ran; `delay_ms` how far ahead a retry was put. None where it does not apply.
+    `rule` names what decided an outcome, `code` is the failure's, `trace_id` comes from the task's
+    `traceparent`. `lateness_ms` is due to start; `claim_latency_ms` how long storage took for the
+    claim; `duration_ms` is how long the handler ran; `delay_ms` how far ahead a retry was put. None
+    where it does not apply.
     """
 
     name: EventName

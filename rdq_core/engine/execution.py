@@ -14,11 +14,13 @@ from rdq_core.engine.ports import Handler
 class Execution:
     """A started handler. `ended` is set when its thread is done with it; `end` then says how.
 
-    A thread can't be killed: one that ignores its cancellation lives on as a daemon, and `on_end` is called when it
-    ends at last, which is what gives its slot back.
+    A thread can't be killed: one that ignores its cancellation lives on as a daemon, and `on_end`
+    is called when it ends at last, which is what gives its slot back.
     """
 
-    def __init__(self, handler: Handler, value: Any, context: TaskContext, *, changed: threading.Event) -> None:
+    def __init__(
+        self, handler: Handler, value: Any, context: TaskContext, *, changed: threading.Event
+    ) -> None:
         self.end: Returned | Raised | None = None
         self.ended = False
         self._handler = handler
@@ -29,10 +31,14 @@ class Execution:
         self._on_end: list[Callable[[], None]] = []
         self._interrupted = False
         self._stop_loop: Callable[[], None] | None = None
-        self._thread = threading.Thread(target=self._run, name=f"rdq-handler-{handler.ref}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"rdq-handler-{handler.ref}", daemon=True
+        )
 
     def start(self) -> None:
-        """Start the handler. Raises RuntimeError when the system has no thread for it: it has ended then."""
+        """Start the handler. Raises RuntimeError when the system has no thread for it: it has ended
+        then.
+        """
         try:
             self._thread.start()
         except RuntimeError:
@@ -40,8 +46,8 @@ class Execution:
             raise
 
     def interrupt(self) -> None:
-        """Cancel the coroutine of an async handler, also one that is only about to run. A sync one has to look at its
-        context.
+        """Cancel the coroutine of an async handler, also one that is only about to run. A sync one
+        has to look at its context.
         """
         with self._lock:
             self._interrupted = True
@@ -59,7 +65,8 @@ class Execution:
     def _run(self) -> None:
         try:
             self.end = Returned(self._call())
-        except BaseException as exception:  # noqa: BLE001 - whatever a handler raises is its outcome, never ours
+        # whatever a handler raises is its outcome, never ours
+        except BaseException as exception:  # noqa: BLE001
             self.end = Raised(exception)
         finally:
             self._finish()

@@ -1,4 +1,6 @@
-"""A submit that becomes part of the application's own transaction: both are committed, or neither is."""
+"""A submit that becomes part of the application's own transaction: both are committed, or neither
+is.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +14,9 @@ if TYPE_CHECKING:
     from rdq_core.engine.submit import Receipt
 
 GOOD_FOR: Final = timedelta(minutes=5)
-"""How long prepared items may be used: their times and their body's end were settled when they were made."""
+"""How long prepared items may be used: their times and their body's end were settled when they were
+made.
+"""
 
 
 class Why(StrEnum):
@@ -25,11 +29,15 @@ class Why(StrEnum):
     CONFLICT = "conflict"
     """Another queue has a task of this id; nothing was written."""
     FORGOTTEN = "forgotten"
-    """The task's target or requester was forgotten meanwhile; nothing was written. New business is prepared anew."""
+    """The task's target or requester was forgotten meanwhile; nothing was written. New business is
+    prepared anew.
+    """
     YOURS = "yours"
     """A condition of the application's own failed; nothing was written. `places` tells which."""
     PASSING = "passing"
-    """Nothing stands against it: send the very same transaction again. It was not carried out so far."""
+    """Nothing stands against it: send the very same transaction again. It was not carried out so
+    far.
+    """
     OTHER = "other"
     """The error says all there is to say, such as a missing permission; nothing was written."""
 
@@ -38,8 +46,8 @@ class Why(StrEnum):
 class Explanation:
     """Whose condition cancelled a transaction. `message` is for people.
 
-    `receipt` is the stored task's, where there is one. `places` are the transaction's items, counted from 0, whose
-    conditions failed and which are not rdq's.
+    `receipt` is the stored task's, where there is one. `places` are the transaction's items,
+    counted from 0, whose conditions failed and which are not rdq's.
     """
 
     why: Why
@@ -71,7 +79,9 @@ class Prepared(Protocol):
 
     @property
     def items(self) -> Sequence[dict[str, Any]]:
-        """Items for `TransactItems` of a low-level client. Raises InputInvalid when five minutes are over."""
+        """Items for `TransactItems` of a low-level client. Raises InputInvalid when five minutes
+        are over.
+        """
         ...
 
     @property
@@ -89,5 +99,7 @@ class TransactionalStore(Protocol):
     """A store whose rows can be written by the application's own transactions."""
 
     def prepare(self, task: Task, *, shards: int) -> Prepared:
-        """Store what a new task's row will name, and make the items that write the row. Raises as a submit does."""
+        """Store what a new task's row will name, and make the items that write the row. Raises as a
+        submit does.
+        """
         ...

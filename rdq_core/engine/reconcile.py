@@ -1,7 +1,8 @@
-"""Reconcilers: repairs of the gap between an application's own commit and its submit, run before each claim cycle.
+"""Reconcilers: repairs of the gap between an application's own commit and its submit, run before
+each claim cycle.
 
-They are the application's code, so each has a time limit and a thread of its own: one that fails, hangs or raises
-anything at all is reported, and claims go on.
+They are the application's code, so each has a time limit and a thread of its own: one that fails,
+hangs or raises anything at all is reported, and claims go on.
 """
 
 import functools
@@ -26,7 +27,9 @@ class Reconciler:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repair as the application wrote it: a function of the host's `Rdq`, which only the host can give."""
+    """A repair as the application wrote it: a function of the host's `Rdq`, which only the host can
+    give.
+    """
 
     name: str
     call: Callable[[Any], object]
@@ -41,7 +44,12 @@ class Reconcilers:
     """All repairs of a host. One that is still running is not started again."""
 
     def __init__(
-        self, reconcilers: Sequence[Reconciler], *, clock: Clock, sleeper: Sleeper, on_error: ErrorSink
+        self,
+        reconcilers: Sequence[Reconciler],
+        *,
+        clock: Clock,
+        sleeper: Sleeper,
+        on_error: ErrorSink,
     ) -> None:
         self._runs = [_Run(reconciler, on_error) for reconciler in reconcilers]
         self._clock = clock
@@ -49,7 +57,8 @@ class Reconcilers:
         self._on_error = on_error
 
     def run(self, stop: Stop, *, until: datetime | None = None) -> None:
-        """Run each one, waiting for it no longer than its time limit, up to `until`, or when `stop` is requested.
+        """Run each one, waiting for it no longer than its time limit, up to `until`, or when `stop`
+        is requested.
 
         After either none is started; one that is under way goes on, and nobody waits for it.
         """
@@ -61,7 +70,9 @@ class Reconcilers:
                 patience = run.reconciler.timeout
                 self._wait_for(run, done, stop, patience if left is None else min(patience, left))
 
-    def _wait_for(self, run: "_Run", done: threading.Event, stop: Stop, patience: timedelta) -> None:
+    def _wait_for(
+        self, run: "_Run", done: threading.Event, stop: Stop, patience: timedelta
+    ) -> None:
         with stop.waking(done):
             if not (stop.requested or self._sleeper.wait(done, patience / timedelta(seconds=1))):
                 error = TimeoutError(f"not done within {patience}")
@@ -75,7 +86,9 @@ class _Run:
         self._on_error = on_error
 
     def start(self) -> threading.Event | None:
-        """Start it; what is set at its end. None when it is still running from an earlier cycle, or has no thread."""
+        """Start it; what is set at its end. None when it is still running from an earlier cycle, or
+        has no thread.
+        """
         if self._is_running:
             return None
         self._is_running = True

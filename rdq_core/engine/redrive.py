@@ -11,17 +11,22 @@ from rdq_core.errors import TaskConflict
 class Redriver:
     """Redrives and purges dead tasks."""
 
-    def __init__(self, store: TaskStore, queues: QueueSource, *, clock: Clock, events: EventSink) -> None:
+    def __init__(
+        self, store: TaskStore, queues: QueueSource, *, clock: Clock, events: EventSink
+    ) -> None:
         self._store = store
         self._queues = queues
         self._clock = clock
         self._events = events
 
-    def redrive(self, entry: DeadEntry, edit: Edit = NO_EDIT, *, op_id: str, force: bool = False) -> Task:
+    def redrive(
+        self, entry: DeadEntry, edit: Edit = NO_EDIT, *, op_id: str, force: bool = False
+    ) -> Task:
         """Due now, with a full budget and the history kept.
 
-        Raises TaskConflict when the task is not dead as it was seen, or was redriven `max_redrives` times already
-        (`force` overrides that), QueueNotFound when its queue is not configured any more.
+        Raises TaskConflict when the task is not dead as it was seen, or was redriven `max_redrives`
+        times already (`force` overrides that), QueueNotFound when its queue is not configured any
+        more.
         """
         settings = self._queues.settings(entry.queue)
         most = settings.limits.max_redrives
@@ -31,7 +36,9 @@ class Redriver:
                 task_id=entry.task_id,
                 hint="find out why it keeps dying, or use --force",
             )
-        task = self._store.redrive(entry, edit, now=self._clock.now(), op_id=op_id, shards=settings.index_shards)
+        task = self._store.redrive(
+            entry, edit, now=self._clock.now(), op_id=op_id, shards=settings.index_shards
+        )
         self._events.emit(event_of(EventName.REDRIVEN, task))
         return task
 

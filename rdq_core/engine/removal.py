@@ -1,9 +1,10 @@
-"""Queues on their way out: one found empty for good becomes a tombstone, one in which a task turns up is opened again.
+"""Queues on their way out: one found empty for good becomes a tombstone, one in which a task turns
+up is opened again.
 
     deleting ── six minutes ── empty ── a second ── empty ──► tombstone ── a task ──► deleting, and an alarm
 
-A submit that was prepared before the deletion began may still commit for so long. The index follows the table with a
-delay, hence the second reading, and the looks afterwards.
+A submit that was prepared before the deletion began may still commit for so long. The index follows
+the table with a delay, hence the second reading, and the looks afterwards.
 """
 
 import threading
@@ -12,13 +13,14 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from rdq_core.config.stored import StoredQueue
-from rdq_core.engine.audit import Auditor
+from rdq_core.engine.auditor import Auditor
 from rdq_core.engine.ports import Clock, ErrorSink, QueueStore, Sleeper, TaskStore
 from rdq_core.errors import ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed, Unavailable
 
 REFUSES_FOR: Final = timedelta(minutes=6)
-"""How long a queue refuses submits before it is looked at: a submitter's configuration and what it prepared by it end
-before that."""
+"""How long a queue refuses submits before it is looked at: a submitter's configuration and what it
+prepared by it end before that.
+"""
 BETWEEN_READINGS: Final = timedelta(seconds=1)
 
 _LOOKS_AGAIN: Final = timedelta(minutes=1)
@@ -29,10 +31,18 @@ _PAGE: Final = 100
 
 
 class Removals:
-    """Brings deletions to their end. Every host may; of several that would look at the same time one does."""
+    """Brings deletions to their end. Every host may; of several that would look at the same time
+    one does.
+    """
 
     def __init__(
-        self, queues: QueueStore, store: TaskStore, auditor: Auditor, *, clock: Clock, on_error: ErrorSink
+        self,
+        queues: QueueStore,
+        store: TaskStore,
+        auditor: Auditor,
+        *,
+        clock: Clock,
+        on_error: ErrorSink,
     ) -> None:
         self._queues = queues
         self._store = store
@@ -42,7 +52,9 @@ class Removals:
         self._found_empty: dict[tuple[str, datetime | None], datetime] = {}
 
     def run(self) -> None:
-        """Look at every queue whose time has come. Nothing stops for what goes wrong here; it is told."""
+        """Look at every queue whose time has come. Nothing stops for what goes wrong here; it is
+        told.
+        """
         for stored in self._leaving():
             try:
                 self._look(stored)
@@ -50,8 +62,14 @@ class Removals:
                 self._on_error(error, where=f"deletion of queue {stored.queue}")
 
     def finish(self, stored: StoredQueue, sleeper: Sleeper) -> bool:
-        """End a deletion now, if its time has come and two readings find nothing. Whether it is ended."""
-        if stored.is_deleted or stored.deleting_at is None or self._clock.now() < stored.deleting_at + REFUSES_FOR:
+        """End a deletion now, if its time has come and two readings find nothing. Whether it is
+        ended.
+        """
+        if (
+            stored.is_deleted
+            or stored.deleting_at is None
+            or self._clock.now() < stored.deleting_at + REFUSES_FOR
+        ):
             return stored.is_deleted
         if not self._is_empty(stored):
             return False
@@ -61,7 +79,10 @@ class Removals:
     def _leaving(self) -> Iterator[StoredQueue]:
         try:
             stored = self._queues.all_stored()
-        except (StoreFailed, Unavailable):  # the sweep itself tells of a configuration that it can't read
+        except (
+            StoreFailed,
+            Unavailable,
+        ):  # the sweep itself tells of a configuration that it can't read
             return
         yield from (queue for queue in stored.values() if queue.is_leaving)
 
@@ -88,7 +109,9 @@ class Removals:
             return now >= (looked_at or stored.deleted_at) + every
         if found_empty is not None:
             return now >= found_empty + BETWEEN_READINGS
-        refused_long_enough = stored.deleting_at is not None and now >= stored.deleting_at + REFUSES_FOR
+        refused_long_enough = (
+            stored.deleting_at is not None and now >= stored.deleting_at + REFUSES_FOR
+        )
         return refused_long_enough and (looked_at is None or now >= looked_at + _LOOKS_AGAIN)
 
     def _end(self, stored: StoredQueue) -> bool:
@@ -98,7 +121,9 @@ class Removals:
         return ended
 
     def _reopen(self, stored: StoredQueue) -> None:
-        with self._auditor.recorded("queue.delete.reopen", stored.queue, reason="a task was found") as result:
+        with self._auditor.recorded(
+            "queue.delete.reopen", stored.queue, reason="a task was found"
+        ) as result:
             result["reopened"] = self._queues.reopen(stored, now=self._clock.now())
         problem = QueueNotFound(
             f"queue {stored.queue} was deleted, and a task was found in it: it is being deleted again",
@@ -106,10 +131,12 @@ class Removals:
         )
         self._on_error(problem, where=f"deletion of queue {stored.queue}")
 
-    # -- reading ------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def _is_empty(self, stored: StoredQueue) -> bool:
-        """Whether nothing waits, runs or is dead. Tasks that have succeeded or were cancelled may remain."""
+        """Whether nothing waits, runs or is dead. Tasks that have succeeded or were cancelled may
+        remain.
+        """
         now = self._clock.now()
         until = now + _AHEAD
         for shard in range(stored.settings(now).shards_ever):

@@ -1,8 +1,9 @@
-"""What overdue tasks carry is kept for them where nobody claims them: in paused queues, and in those of other hosts.
+"""What overdue tasks carry is kept for them where nobody claims them: in paused queues, and in
+those of other hosts.
 
-Stores let it expire some weeks after its task was due, unless somebody renews it. Claims do; where there is none, or
-where claims are weeks behind, a sweeper looks through the queue once a day, a little at a time. So a queue whose work
-is done in time costs nothing more.
+Stores let it expire some weeks after its task was due, unless somebody renews it. Claims do; where
+there is none, or where claims are weeks behind, a sweeper looks through the queue once a day, a
+little at a time. So a queue whose work is done in time costs nothing more.
 """
 
 import threading
@@ -23,7 +24,9 @@ _QUERIES_AT_ONCE: Final = 20
 class Renewals:
     """Looks through the due work of queues. One object a process: it remembers how far it has got."""
 
-    def __init__(self, store: TaskStore, *, clock: Clock, jitter: Jitter, on_error: ErrorSink) -> None:
+    def __init__(
+        self, store: TaskStore, *, clock: Clock, jitter: Jitter, on_error: ErrorSink
+    ) -> None:
         self._store = store
         self._clock = clock
         self._jitter = jitter
@@ -33,7 +36,9 @@ class Renewals:
         self._lock = threading.Lock()
 
     def look_after(self, queue: str, shards: int) -> None:
-        """This queue's work may be long overdue: it is looked through in the next steps, unless it was within a day."""
+        """This queue's work may be long overdue: it is looked through in the next steps, unless it
+        was within a day.
+        """
         now = self._clock.now()
         with self._lock:
             if now < self._next_look.get(queue, now):
@@ -44,7 +49,9 @@ class Renewals:
             self._pages.extend((queue, (start + step) % shards, None) for step in range(shards))
 
     def notice(self, candidate: Candidate, shards: int) -> None:
-        """A task of a queue that is served was found due: when it is long overdue, what is behind it is as well."""
+        """A task of a queue that is served was found due: when it is long overdue, what is behind
+        it is as well.
+        """
         if candidate.due_at + LONG_OVERDUE <= self._clock.now():
             self.look_after(candidate.queue, shards)
 
@@ -66,7 +73,9 @@ class Renewals:
     def _look_at(self, queue: str, shard: int, after: Any, now: datetime) -> int:
         """Renew what is overdue on one page; how much that was."""
         try:
-            page = self._store.candidates(queue, shard, until=now - LONG_OVERDUE, limit=_PAGE, after=after)
+            page = self._store.candidates(
+                queue, shard, until=now - LONG_OVERDUE, limit=_PAGE, after=after
+            )
         except StoreFailed as failed:
             self._on_error(failed, where=f"reading shard {shard} of queue {queue}")
             return 0

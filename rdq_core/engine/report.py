@@ -17,13 +17,15 @@ class Resolution(StrEnum):
     HANDED_OVER = "handed_over"
     """A function has the claim, and will adopt and settle it."""
     LOST = "lost"
-    """Our write was fenced off, or storage failed: the task is somebody else's now, or will be when the lease ends."""
+    """Our write was fenced off, or storage failed: the task is somebody else's now, or will be when
+    the lease ends.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueReport:
-    """One queue's share. `deferred` counts candidates that were passed over; `contended` those that another host
-    took.
+    """One queue's share. `deferred` counts candidates that were passed over; `contended` those that
+    another host took.
     """
 
     claimed: int = 0
@@ -43,14 +45,15 @@ class QueueReport:
 
 @dataclass(frozen=True, slots=True)
 class SweepReport:
-    """What one sweep did, queue by queue. `left` are queues with work that its host had no time for.
+    """What one sweep did, queue by queue. `left` are queues with work that its host had no time
+    for.
 
-    `left_chores`: so is the next page of some bulk operation.
+    `left_background_work`: so is the next page of some bulk operation.
     """
 
     queues: Mapping[str, QueueReport] = field(default_factory=dict)
     left: tuple[str, ...] = ()
-    left_chores: bool = False
+    left_background_work: bool = False
 
     @property
     def total(self) -> QueueReport:
@@ -78,4 +81,6 @@ class Tally:
     def report(self) -> SweepReport:
         """The counts so far."""
         with self._lock:
-            return SweepReport({queue: QueueReport(**counts) for queue, counts in self._counts.items()})
+            return SweepReport(
+                {queue: QueueReport(**counts) for queue, counts in self._counts.items()}
+            )

@@ -1,7 +1,7 @@
 """One run: a claimed task to one durable resolution.
 
-Events are told only after the write that made them true. A write that is fenced off makes the run `lost`, and nothing
-else.
+Events are told only after the write that made them true. A write that is fenced off makes the run
+`lost`, and nothing else.
 """
 
 import asyncio
@@ -20,17 +20,19 @@ from rdq_core.domain.lifecycle import NO_RESULT, Result
 from rdq_core.domain.limits import MAX_RESULT_BYTES
 from rdq_core.domain.task import Task
 from rdq_core.engine.context import CancelReason, TaskContext
-from rdq_core.engine.dispatch import Router, Undelivered
 from rdq_core.engine.events import EventName
 from rdq_core.engine.execution import Execution
 from rdq_core.engine.ports import Clock, ErrorSink, Handler, Sleeper
 from rdq_core.engine.report import Resolution
 from rdq_core.engine.resolve import Resolver
+from rdq_core.engine.routing import Router, Undelivered
 from rdq_core.engine.stopping import Stop
 from rdq_core.errors import CorruptItem, InputInvalid, LeaseLost, OutputInvalid, StoreFailed
 
 _AGAIN_AFTER: Final = timedelta(seconds=1)
-"""When a task is due again that this host could not start: some host, or this one, will have recovered by then."""
+"""When a task is due again that this host could not start: some host, or this one, will have
+recovered by then.
+"""
 
 
 def _nothing() -> None:
@@ -39,7 +41,8 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a run came to its end: a verdict to record, a claim to release under a code, or a lease that was lost.
+    """How a run came to its end: a verdict to record, a claim to release under a code, or a lease
+    that was lost.
 
     `not_reached` says why a handler function has not run at all.
     """
@@ -75,7 +78,9 @@ class RunParts:
 
 
 class Runner:
-    """Runs claimed tasks on this host's handlers, one call a task, from as many threads as one likes."""
+    """Runs claimed tasks on this host's handlers, one call a task, from as many threads as one
+    likes.
+    """
 
     def __init__(self, parts: RunParts) -> None:
         self._parts = parts
@@ -91,9 +96,9 @@ class Runner:
     ) -> Resolution:
         """Run one claim to its resolution. Never raises for a task's failure, nor for storage's.
 
-        `handler_gone` is called once, when no thread of the handler is left: at the end of the run, or long after it
-        when a handler ignores its cancellation. `on_unreached` is called when the handler is a function that can't be
-        reached at present.
+        `handler_gone` is called once, when no thread of the handler is left: at the end of the run,
+        or long after it when a handler ignores its cancellation. `on_unreached` is called when the
+        handler is a function that can't be reached at present.
         """
         run = _Run(self._parts, claim, settings, stop, on_unreached)
         try:
@@ -108,9 +113,16 @@ class Runner:
             run.on_handler_gone(handler_gone)
 
     def judge(
-        self, claim: Claim, settings: QueueSettings, stop: Stop, *, handler_gone: Callable[[], None] = _nothing
+        self,
+        claim: Claim,
+        settings: QueueSettings,
+        stop: Stop,
+        *,
+        handler_gone: Callable[[], None] = _nothing,
     ) -> Ended:
-        """Run one claim, and say how it ended to somebody else who settles it. `handler_gone` is as in `run`."""
+        """Run one claim, and say how it ended to somebody else who settles it. `handler_gone` is as
+        in `run`.
+        """
         run = _Run(self._parts, claim, settings, stop, _nothing)
         try:
             return run.to_end()
@@ -122,7 +134,12 @@ class _Run:
     """The state of one run."""
 
     def __init__(
-        self, parts: RunParts, claim: Claim, settings: QueueSettings, stop: Stop, on_unreached: Callable[[], None]
+        self,
+        parts: RunParts,
+        claim: Claim,
+        settings: QueueSettings,
+        stop: Stop,
+        on_unreached: Callable[[], None],
     ) -> None:
         self.task = claim.task
         self._parts = parts
@@ -142,13 +159,21 @@ class _Run:
             return Resolution.HANDED_OVER
         if ended.not_reached is not None:
             self._on_unreached()
-            return self._resolver.not_reached(self.task, self._claim, self._settings, ended.not_reached)
+            return self._resolver.not_reached(
+                self.task, self._claim, self._settings, ended.not_reached
+            )
         if ended.verdict is not None:
-            return self._resolver.resolve(self.task, self._claim, self._settings, ended.verdict, ended.result)
+            return self._resolver.resolve(
+                self.task, self._claim, self._settings, ended.verdict, ended.result
+            )
         if ended.release is not None:
-            due_at = self._clock.now() + (_AGAIN_AFTER if ended.release is Code.UNAVAILABLE else timedelta(0))
+            due_at = self._clock.now() + (
+                _AGAIN_AFTER if ended.release is Code.UNAVAILABLE else timedelta(0)
+            )
             unreached = self._claim.unreached
-            return self._resolver.release(self.task, self._claim, ended.release, due_at=due_at, unreached=unreached)
+            return self._resolver.release(
+                self.task, self._claim, ended.release, due_at=due_at, unreached=unreached
+            )
         return self._resolver.lost(self.task, self._claim)
 
     def on_handler_gone(self, call: Callable[[], None]) -> None:
@@ -157,14 +182,16 @@ class _Run:
         else:
             self._execution.on_end(call)
 
-    # -- to a function that settles the task itself ------------------------------------------------------------------
+    # -- to a function that settles the task itself ------------------------------------------------
 
     @property
     def _hands_over(self) -> bool:
         return self._parts.router.hands_over(self.task.handler_ref, self._settings)
 
     def _handed_over(self) -> Ended | None:
-        """None when a function has the claim now. Its answer, and the task's payload, are no affair of this run."""
+        """None when a function has the claim now. Its answer, and the task's payload, are no affair
+        of this run.
+        """
         here = self._parts.router.version(self.task.handler_ref, self._settings)
         if (refused := self._pinned_elsewhere(here)) is not None:
             return refused
@@ -176,7 +203,7 @@ class _Run:
             return _undelivered(undelivered)
         return None
 
-    # -- before the handler -------------------------------------------------------------------------------------
+    # -- before the handler ------------------------------------------------------------------------
 
     def to_end(self) -> Ended:
         """The first thing that stands in the way of the handler, or how it ended."""
@@ -186,15 +213,22 @@ class _Run:
             return _refused(Code.STORE_FAILED, corrupt.message)
         handler = self._parts.router.handler(self.task.handler_ref, self._settings)
         if handler is None:
-            return _refused(Code.NOT_REGISTERED, f"no handler {self.task.handler_ref!r} on the hosts of this queue")
+            return _refused(
+                Code.NOT_REGISTERED,
+                f"no handler {self.task.handler_ref!r} on the hosts of this queue",
+            )
         return self._pinned_elsewhere(handler.version) or self._decoded_and_run(handler)
 
     def _pinned_elsewhere(self, here: str | None) -> Ended | None:
-        """The refusal of a task that is pinned to another version than runs here, where the queue wants that."""
+        """The refusal of a task that is pinned to another version than runs here, where the queue
+        wants that.
+        """
         pinned = self.task.handler_version
         if self._settings.version_mismatch is VersionMismatch.RUN_LATEST or pinned in (None, here):
             return None
-        return _refused(Code.VERSION_MISMATCH, f"the task is pinned to version {pinned!r}; here runs {here!r}")
+        return _refused(
+            Code.VERSION_MISMATCH, f"the task is pinned to version {pinned!r}; here runs {here!r}"
+        )
 
     def _decoded_and_run(self, handler: Handler) -> Ended:
         try:
@@ -205,7 +239,7 @@ class _Run:
             return self._classify(Raised(broken), handler)
         return self._run_handler(handler, value)
 
-    # -- the handler --------------------------------------------------------------------------------------------
+    # -- the handler -------------------------------------------------------------------------------
 
     def _run_handler(self, handler: Handler, value: object) -> Ended:
         if self._stop.requested:
@@ -227,11 +261,15 @@ class _Run:
                 return Ended(release=Code.UNAVAILABLE)
             self._watch(execution, context, changed)
         reason = context.reason
-        context.cancel(CancelReason.LEASE_LOST)  # also waits for a heartbeat of the handler that is under way
+        context.cancel(
+            CancelReason.LEASE_LOST
+        )  # also waits for a heartbeat of the handler that is under way
         return self._judge(execution, reason, handler, gave_up=context.gave_up)
 
     def _watch(self, execution: Execution, context: TaskContext, changed: threading.Event) -> None:
-        """Until the handler has ended or nobody waits for it any longer: keep its lease and its time."""
+        """Until the handler has ended or nobody waits for it any longer: keep its lease and its
+        time.
+        """
         every = self._settings.execution.heartbeat_every
         next_beat = None if every is None else self._claim.claimed_at + every
         while True:
@@ -243,7 +281,11 @@ class _Run:
                 next_beat = now + every
                 self._beat(context, execution)
                 continue
-            until = min(moment for moment in (context.deadline, next_beat, self._stop.deadline) if moment is not None)
+            until = min(
+                moment
+                for moment in (context.deadline, next_beat, self._stop.deadline)
+                if moment is not None
+            )
             self._parts.sleeper.wait(changed, max((until - now) / timedelta(seconds=1), 0.001))
 
     def _is_abandoned(self, context: TaskContext, execution: Execution, now: datetime) -> bool:
@@ -254,7 +296,9 @@ class _Run:
         if now >= context.deadline:
             _cancel(context, execution, CancelReason.TIMEOUT)
             return True
-        return self._stop.requested and self._stop.deadline is not None and now >= self._stop.deadline
+        return (
+            self._stop.requested and self._stop.deadline is not None and now >= self._stop.deadline
+        )
 
     def _beat(self, context: TaskContext, execution: Execution) -> None:
         try:
@@ -263,15 +307,18 @@ class _Run:
             _cancel(context, execution, CancelReason.LEASE_LOST)
             self._resolver.tell(EventName.HEARTBEAT_LOST, self.task, self._claim)
         except StoreFailed as failed:
-            # The lease may lapse now, but it may also hold: the next beat, or the settling write, will show.
+            # The lease may lapse now, but it may also hold: the next beat, or the settling write,
+            # will show.
             self._parts.on_error(failed, where=f"heartbeat of task {self.task.id}")
 
     def _extend_lease(self) -> None:
         self._parts.store.heartbeat(self._claim, self._clock.now() + self._settings.execution.lease)
 
-    # -- after the handler --------------------------------------------------------------------------------------
+    # -- after the handler -------------------------------------------------------------------------
 
-    def _judge(self, execution: Execution, reason: CancelReason | None, handler: Handler, *, gave_up: bool) -> Ended:
+    def _judge(
+        self, execution: Execution, reason: CancelReason | None, handler: Handler, *, gave_up: bool
+    ) -> Ended:
         if reason is CancelReason.LEASE_LOST:
             return Ended()
         end = execution.end
@@ -280,7 +327,11 @@ class _Run:
         if reason is CancelReason.SHUTDOWN and (end is None or gave_up or _is_cancellation(end)):
             return Ended(release=Code.WORKER_SHUTDOWN)
         if end is None or reason is CancelReason.TIMEOUT:
-            return _refused(Code.TIMEOUT, f"not done within {self._settings.execution.handler_timeout}", retryable=True)
+            return _refused(
+                Code.TIMEOUT,
+                f"not done within {self._settings.execution.handler_timeout}",
+                retryable=True,
+            )
         return self._classify(end, handler)
 
     def _classify(self, end: Returned | Raised, handler: Handler) -> Ended:
@@ -302,8 +353,8 @@ class _Run:
 
 
 def _with_result(verdict: Verdict, handler: Handler, value: object) -> Ended:
-    """The success with what the handler returned; a result that can't be stored is the failure of whoever returned
-    it.
+    """The success with what the handler returned; a result that can't be stored is the failure of
+    whoever returned it.
     """
     try:
         result = handler.encode(value)
@@ -314,7 +365,8 @@ def _with_result(verdict: Verdict, handler: Handler, value: object) -> Ended:
     size = len(result.content or b"")
     if size > MAX_RESULT_BYTES:
         return _refused(
-            Code.OUTPUT_TOO_LARGE, f"the result is {size} bytes long; at most {MAX_RESULT_BYTES} are stored"
+            Code.OUTPUT_TOO_LARGE,
+            f"the result is {size} bytes long; at most {MAX_RESULT_BYTES} are stored",
         )
     return Ended(verdict, result)
 
@@ -322,7 +374,9 @@ def _with_result(verdict: Verdict, handler: Handler, value: object) -> Ended:
 def _refused(code: Code, message: str, *, retryable: bool = False) -> Ended:
     """A verdict of rdq's own, which no rule of the ladder was asked about."""
     outcome = Outcome.RETRYABLE_FAILURE if retryable else Outcome.PERMANENT_FAILURE
-    return Ended(Verdict(outcome=outcome, rule=code.removeprefix("task_"), error=own_error(code, message)))
+    return Ended(
+        Verdict(outcome=outcome, rule=code.removeprefix("task_"), error=own_error(code, message))
+    )
 
 
 def _undelivered(undelivered: Undelivered) -> Ended:
@@ -337,5 +391,9 @@ def _cancel(context: TaskContext, execution: Execution, reason: CancelReason) ->
 
 
 def _is_cancellation(end: Returned | Raised) -> bool:
-    """Whether the handler ended by heeding its cancellation: by our LeaseLost, or as an event loop cancels."""
-    return isinstance(end, Raised) and isinstance(end.exception, (LeaseLost, asyncio.CancelledError))
+    """Whether the handler ended by heeding its cancellation: by our LeaseLost, or as an event loop
+    cancels.
+    """
+    return isinstance(end, Raised) and isinstance(
+        end.exception, (LeaseLost, asyncio.CancelledError)
+    )

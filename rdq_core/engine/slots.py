@@ -5,7 +5,9 @@ from collections import Counter
 
 
 class Slots:
-    """How many handlers of each queue are running in this process. A handler that ignores its end keeps its slot."""
+    """How many handlers of each queue are running in this process. A handler that ignores its end
+    keeps its slot.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

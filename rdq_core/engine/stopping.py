@@ -1,6 +1,7 @@
 """How a host asks its sweep and the runs inside it to stop, from any thread.
 
-Not from a signal handler, which may have interrupted the very thread that holds one of the locks here.
+Not from a signal handler, which may have interrupted the very thread that holds one of the locks
+here.
 """
 
 import contextlib
@@ -24,12 +25,15 @@ class Stop:
         return self._requested.is_set()
 
     def request(self, *, deadline: datetime | None = None) -> None:
-        """Ask to stop. `deadline` is when runs that still go on are released; None leaves them their own time.
+        """Ask to stop. `deadline` is when runs that still go on are released; None leaves them
+        their own time.
 
         Of several requests the earliest deadline counts.
         """
         with self._lock:
-            self.deadline = min((each for each in (deadline, self.deadline) if each is not None), default=None)
+            self.deadline = min(
+                (each for each in (deadline, self.deadline) if each is not None), default=None
+            )
             self._requested.set()
             for watcher in tuple(self._watchers):
                 watcher.set()

@@ -31,11 +31,13 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A call as its submitter describes it. `id` and `key` exclude each other; with neither an id is minted.
+    """A call as its submitter describes it. `id` and `key` exclude each other; with neither an id
+    is minted.
 
-    `key` is a business key: the id is derived from queue and key, so the same key submits once. `run_at` is when the
-    task is due, None at once. `traceparent` is the trace that is current, for headers that name none. `attempts` are
-    failures that already happened. `unknown` are envelope fields of a newer writer.
+    `key` is a business key: the id is derived from queue and key, so the same key submits once.
+    `run_at` is when the task is due, None at once. `traceparent` is the trace that is current, for
+    headers that name none. `attempts` are failures that already happened. `unknown` are envelope
+    fields of a newer writer.
     """
 
     queue: str
@@ -60,7 +62,13 @@ class Submitter:
     """Checks drafts against limits and the queue's configuration, and stores them."""
 
     def __init__(
-        self, store: TaskStore, queues: QueueSource, *, clock: Clock, ids: IdSource, events: EventSink
+        self,
+        store: TaskStore,
+        queues: QueueSource,
+        *,
+        clock: Clock,
+        ids: IdSource,
+        events: EventSink,
     ) -> None:
         self._store = store
         self._queues = queues
@@ -71,19 +79,24 @@ class Submitter:
     def submit(self, draft: Draft) -> Submission:
         """Store the task of a draft.
 
-        Safe to repeat with the same `id` or `key`: the stored task comes back unchanged. Raises InputInvalid naming the
-        field, QueueNotFound, TaskConflict when the id is in another queue, StoreFailed.
+        Safe to repeat with the same `id` or `key`: the stored task comes back unchanged. Raises
+        InputInvalid naming the field, QueueNotFound, TaskConflict when the id is in another queue,
+        StoreFailed.
         """
         task, settings = self.check(draft)
         submission = self._store.submit(task, shards=settings.index_shards)
         self._tell(submission)
         return submission
 
-    def submit_many(self, drafts: Iterable[Draft | RdqError]) -> Iterator[list[Submission | RdqError]]:
-        """What `submit` would answer or raise for each draft, in their order, a run of them at a time.
+    def submit_many(
+        self, drafts: Iterable[Draft | RdqError]
+    ) -> Iterator[list[Submission | RdqError]]:
+        """What `submit` would answer or raise for each draft, in their order, a run of them at a
+        time.
 
-        Drafts are taken a run ahead, and a run is stored before its answers come. An error given in a draft's place is
-        its answer. Storage that failed is an answer too: whether to go on is for the caller to say.
+        Drafts are taken a run ahead, and a run is stored before its answers come. An error given in
+        a draft's place is its answer. Storage that failed is an answer too: whether to go on is for
+        the caller to say.
         """
         drafts = iter(drafts)
         while run := list(_run_of(drafts)):
@@ -99,7 +112,9 @@ class Submitter:
             self._tell(answer)
         return answers
 
-    def _checked_or_refused(self, draft: Draft | RdqError, shards: dict[str, int]) -> Task | RdqError:
+    def _checked_or_refused(
+        self, draft: Draft | RdqError, shards: dict[str, int]
+    ) -> Task | RdqError:
         if isinstance(draft, RdqError):
             return draft
         try:
@@ -110,13 +125,17 @@ class Submitter:
         return task
 
     def prepare(self, draft: Draft) -> Prepared:
-        """A submit for the caller's own transaction. Raises as `submit` does, and Unavailable where storage has none.
+        """A submit for the caller's own transaction. Raises as `submit` does, and Unavailable where
+        storage has none.
 
-        The event of it is not told: whether the transaction is committed, only the caller finds out.
+        The event of it is not told: whether the transaction is committed, only the caller finds
+        out.
         """
         task, settings = self.check(draft)
         if not isinstance(self._store, TransactionalStore):
-            raise Unavailable("this store can't take part in a transaction", hint="prepare needs DynamoDB")
+            raise Unavailable(
+                "this store can't take part in a transaction", hint="prepare needs DynamoDB"
+            )
         return self._store.prepare(task, shards=settings.index_shards)
 
     def check(self, draft: Draft) -> tuple[Task, QueueSettings]:
@@ -126,7 +145,9 @@ class Submitter:
         task_id = self._id_of(draft)
         settings = self._settings(queue, handler_ref)
         now = self._clock.now()
-        payload = limits.check_bytes("payload", draft.payload, most=settings.limits.max_payload_size)
+        payload = limits.check_bytes(
+            "payload", draft.payload, most=settings.limits.max_payload_size
+        )
         return _checked(
             Task(
                 id=task_id,
@@ -154,7 +175,9 @@ class Submitter:
         if draft.id is not None and draft.key is not None:
             raise InputInvalid("key", "excludes id: give one of them")
         if draft.key is not None:
-            return ids.derive_id(draft.queue, limits.check_text("key", draft.key, most=limits.MAX_HEADER_BYTES))
+            return ids.derive_id(
+                draft.queue, limits.check_text("key", draft.key, most=limits.MAX_HEADER_BYTES)
+            )
         return self._ids.task_id() if draft.id is None else ids.check_id(draft.id)
 
     def _settings(self, queue: str, handler_ref: str) -> QueueSettings:
@@ -192,7 +215,8 @@ def _headers(draft: Draft) -> Mapping[str, str]:
 def _numbered(attempts: tuple[Attempt, ...]) -> tuple[Attempt, ...]:
     """Failures before the submit come first in the history, fenced by nothing."""
     return tuple(
-        replace(attempt, attempt_no=number, fencing_token=None) for number, attempt in enumerate(attempts, start=1)
+        replace(attempt, attempt_no=number, fencing_token=None)
+        for number, attempt in enumerate(attempts, start=1)
     )
 
 

@@ -1,7 +1,8 @@
 """One sweep: due work of many queues, claimed as slots get free, run side by side, and reported on.
 
-Any number of sweeps may overlap, on one machine or many. No lock decides who may: claims do. A lease is never held on
-work that isn't starting at once, since a claim is made by the very thread that then runs it.
+Any number of sweeps may overlap, on one machine or many. No lock decides who may: claims do. A
+lease is never held on work that isn't starting at once, since a claim is made by the very thread
+that then runs it.
 """
 
 import functools
@@ -13,39 +14,39 @@ from typing import Final
 
 from rdq_core.config.settings import Host, QueueSettings
 from rdq_core.domain.lease import Claim
+from rdq_core.engine.admission import Admission
 from rdq_core.engine.claims import Claimer
-from rdq_core.engine.dispatch import Router
-from rdq_core.engine.feed import Feed
-from rdq_core.engine.in_force import InForce
-from rdq_core.engine.lane import Lane
-from rdq_core.engine.last_look import LastLook, is_served
+from rdq_core.engine.due_reader import DueReader
+from rdq_core.engine.effective_settings import EffectiveSettings
 from rdq_core.engine.ports import (
     KEY_BUSY,
+    BackgroundWork,
     Candidate,
-    Chores,
     Clock,
     ErrorSink,
     Jitter,
     KeyBusy,
     RateLimiter,
+    Reservations,
     Sleeper,
     TaskStore,
-    Wakefulness,
 )
+from rdq_core.engine.presence import Presence
 from rdq_core.engine.reconcile import Reconcilers
+from rdq_core.engine.remaining_work import RemainingWork, is_served
 from rdq_core.engine.removal import Removals
 from rdq_core.engine.renewals import Renewals
 from rdq_core.engine.report import SweepReport, Tally
+from rdq_core.engine.routing import Router
 from rdq_core.engine.run import Runner
 from rdq_core.engine.slots import Slots
 from rdq_core.engine.stopping import Stop
-from rdq_core.engine.vigil import Vigil
 from rdq_core.errors import StoreFailed
 
 _FAR_AHEAD: Final = timedelta(days=1)
 _LONGEST_WAIT: Final = timedelta(seconds=1)
 _SLICE: Final = timedelta(milliseconds=250)
-_CHORES: Final = "rdq.chores"
+_BACKGROUND: Final = "rdq.background"
 """Where their due time is kept, under a name that no queue can have."""
 
 
@@ -53,11 +54,13 @@ _CHORES: Final = "rdq.chores"
 class SweepLimits:
     """When a sweep ends.
 
-    After `deadline` nothing is claimed. `ends_at` is the end of the host's own time: from `deadline` on handlers are
-    asked to stop, and then their tasks are released; None leaves them the time that they have. With nothing under way
-    and nothing due within `horizon` of the last thing that happened, the sweep looks for `linger` more and returns;
-    None never returns by itself. `max_tasks` bounds the claims. With `only_what_fits` a queue is left alone once a
-    handler of it could take longer than up to `ends_at`. `shards` are the only ones to look at, None all.
+    After `deadline` nothing is claimed. `ends_at` is the end of the host's own time: from
+    `deadline` on handlers are asked to stop, and then their tasks are released; None leaves them
+    the time that they have. With nothing under way and nothing due within `horizon` of the last
+    thing that happened, the sweep looks for `linger` more and returns; None never returns by
+    itself. `max_tasks` bounds the claims. With `only_what_fits` a queue is left alone once a
+    handler of it could take longer than up to `ends_at`. `shards` are the only ones to look at,
+    None all.
     """
 
     deadline: datetime | None = None
@@ -73,12 +76,12 @@ class SweepLimits:
 class SweepParts:
     """What a sweep works with. `serves` are the queues, `host` is the kind of host that this is.
 
-    `wakefulness` is where it says that it is awake; None for hosts that nobody needs to start.
-    `chores` is what it does besides, for a slice of its time.
+    `reservations` is where it says that it is awake; None for hosts that nobody needs to start.
+    `background_work` is what it does besides, for a slice of its time.
     """
 
     store: TaskStore
-    in_force: InForce
+    effective_settings: EffectiveSettings
     router: Router
     claimer: Claimer
     runner: Runner
@@ -93,12 +96,14 @@ class SweepParts:
     idle: Sleeper
     busy: Sleeper
     on_error: ErrorSink
-    wakefulness: Wakefulness | None = None
-    chores: Chores | None = None
+    reservations: Reservations | None = None
+    background_work: BackgroundWork | None = None
 
 
 class Sweeper:
-    """Sweeps the queues that this host serves. One object a process; its slots outlive the single sweep."""
+    """Sweeps the queues that this host serves. One object a process; its slots outlive the single
+    sweep.
+    """
 
     def __init__(self, parts: SweepParts) -> None:
         self._parts = parts
@@ -130,13 +135,13 @@ class _Sweep:
         self._upcoming: dict[str, datetime] = {}
         self._unreachable: set[str] = set()
         self._out_of_time: set[str] = set()
-        awake = parts.wakefulness if limits.shards is None else None
-        self._vigil = Vigil(awake, clock=parts.clock, on_error=parts.on_error)
-        self._lanes = {queue: self._lane(queue) for queue in parts.serves}
+        awake = parts.reservations if limits.shards is None else None
+        self._presence = Presence(awake, clock=parts.clock, on_error=parts.on_error)
+        self._admissions = {queue: self._admission(queue) for queue in parts.serves}
 
-    def _lane(self, queue: str) -> Lane:
+    def _admission(self, queue: str) -> Admission:
         parts = self._parts
-        feed = Feed(
+        due_reader = DueReader(
             queue,
             parts.store,
             clock=parts.clock,
@@ -144,8 +149,12 @@ class _Sweep:
             on_error=parts.on_error,
             share=self._limits.shards,
         )
-        return Lane(
-            queue, feed, parts.limiter, clock=parts.clock, on_deferred=lambda: self._tally.add(queue, "deferred")
+        return Admission(
+            queue,
+            due_reader,
+            parts.limiter,
+            clock=parts.clock,
+            on_deferred=lambda: self._tally.add(queue, "deferred"),
         )
 
     def run(self) -> SweepReport:
@@ -157,18 +166,20 @@ class _Sweep:
                 if begins_cycle:
                     self._parts.reconcilers.run(self._stop, until=self._limits.deadline)
                     self._parts.removals.run()
-                wakes = [self._turn(queue, lane) for queue, lane in self._lanes.items()]
+                wakes = [
+                    self._turn(queue, admission) for queue, admission in self._admissions.items()
+                ]
                 if begins_cycle:
                     self._parts.renewals.step()
-                    self._do_chores()
-                wakes.append(self._chores_at())
+                    self._do_background_work()
+                wakes.append(self._background_work_at())
                 next_look = min((moment for moment in wakes if moment is not None), default=None)
                 # A run that began or ended since may have left work that this look didn't see.
                 if self._changes == changes and self._is_done(next_look):
                     break
                 self._wait(next_look)
             ran_out = self._has_run_out_of_time()
-            self._vigil.end()
+            self._presence.end()
             asleep_since = self._clock.now()
             self._wait_for_runs()
         return self._report(asleep_since) if ran_out else self._tally.report()
@@ -182,45 +193,52 @@ class _Sweep:
     def _report(self, asleep_since: datetime) -> SweepReport:
         """What it did; and what it leaves, where it ended for want of time."""
         parts, limits = self._parts, self._limits
-        look = LastLook(
+        look = RemainingWork(
             store=parts.store,
-            in_force=parts.in_force,
-            queues=tuple(self._lanes),
+            effective_settings=parts.effective_settings,
+            queues=tuple(self._admissions),
             host=parts.host,
             shards=limits.shards,
             clock=self._clock,
             sleeper=parts.idle,
             on_error=parts.on_error,
         )
-        left = look.left(due_by=self._horizon, until=asleep_since + limits.linger, ends_at=limits.ends_at)
-        chores_at = self._upcoming.get(_CHORES)
+        left = look.left(
+            due_by=self._horizon, until=asleep_since + limits.linger, ends_at=limits.ends_at
+        )
+        background_work_at = self._upcoming.get(_BACKGROUND)
         return replace(
-            self._tally.report(), left=left, left_chores=chores_at is not None and chores_at <= self._horizon
+            self._tally.report(),
+            left=left,
+            left_background_work=background_work_at is not None
+            and background_work_at <= self._horizon,
         )
 
     def _begins_cycle(self) -> bool:
-        """Whether a cycle of claims begins, as the first one does; a run that ends begins no new one."""
+        """Whether a cycle of claims begins, as the first one does; a run that ends begins no new
+        one.
+        """
         now = self._clock.now()
         if now < self._next_cycle:
             return False
         self._next_cycle = now + _LONGEST_WAIT
         return True
 
-    def _do_chores(self) -> None:
+    def _do_background_work(self) -> None:
         """A slice of what this host does besides. When there is more of it counts as a due time."""
-        if self._parts.chores is None or self._is_out_of_time():
+        if self._parts.background_work is None or self._is_out_of_time():
             return
         until = self._clock.now() + _SLICE
         if self._limits.deadline is not None:
             until = min(until, self._limits.deadline)
-        self._note_upcoming(_CHORES, self._parts.chores.step(until=until))
+        self._note_upcoming(_BACKGROUND, self._parts.background_work.step(until=until))
 
-    def _chores_at(self) -> datetime | None:
+    def _background_work_at(self) -> datetime | None:
         """When there is the next slice of them: with a cycle, and not before they are due."""
-        due_at = self._upcoming.get(_CHORES)
+        due_at = self._upcoming.get(_BACKGROUND)
         return None if due_at is None else max(due_at, self._next_cycle)
 
-    # -- when to go on ------------------------------------------------------------------------------------------
+    # -- when to go on -----------------------------------------------------------------------------
 
     def _is_over(self) -> bool:
         """Whether nothing more may be claimed."""
@@ -245,7 +263,7 @@ class _Sweep:
         if (
             has_more
             or self._is_at_work()
-            or self._vigil.is_awake
+            or self._presence.is_awake
             or any(moment <= horizon for moment in self._upcoming.values())
         ):
             self._idle_since = None
@@ -258,14 +276,17 @@ class _Sweep:
         """Up to when due times are of interest."""
         if self._limits.horizon is None:
             return self._clock.now() + _FAR_AHEAD
-        # What is due has to be seen however long ago the last thing happened: a slow handler may still be under way.
+        # What is due has to be seen however long ago the last thing happened: a slow handler may
+        # still be under way.
         return max(self._clock.now(), self._last_event + self._limits.horizon)
 
     def _wait(self, until: datetime | None) -> None:
         """Until then, or a run ends, or the stop is requested. None leaves it to the end of a run."""
         now = self._clock.now()
         moments = (now + _LONGEST_WAIT, until, self._limits.deadline)
-        seconds = (min(moment for moment in moments if moment is not None) - now) / timedelta(seconds=1)
+        seconds = (min(moment for moment in moments if moment is not None) - now) / timedelta(
+            seconds=1
+        )
         sleeper = self._parts.busy if self._is_at_work() else self._parts.idle
         if seconds > 0:
             sleeper.wait(self._changed, seconds)
@@ -279,22 +300,27 @@ class _Sweep:
                 return
             self._parts.busy.wait(self._changed, _LONGEST_WAIT / timedelta(seconds=1))
 
-    # -- one queue ----------------------------------------------------------------------------------------------
+    # -- one queue ---------------------------------------------------------------------------------
 
-    def _turn(self, queue: str, lane: Lane) -> datetime | None:
-        """One queue's turn. What goes wrong in it is told, and the queue left alone for a while; the others go on."""
+    def _turn(self, queue: str, admission: Admission) -> datetime | None:
+        """One queue's turn. What goes wrong in it is told, and the queue left alone for a while;
+        the others go on.
+        """
         try:
-            wakes_at = self._serve(queue, lane)
-        except Exception as error:  # noqa: BLE001 - the limiter fails, or no thread can be started, or it is a bug
+            wakes_at = self._serve(queue, admission)
+        # the limiter fails, or no thread can be started, or it is a bug
+        except Exception as error:  # noqa: BLE001
             kind = "rate limit of" if isinstance(error, StoreFailed) else "looking for work in"
             self._parts.on_error(error, where=f"{kind} queue {queue}")
             return self._clock.now() + _LONGEST_WAIT
-        self._vigil.keep(queue, is_at_work=self._slots.taken(queue) > 0)
+        self._presence.keep(queue, is_at_work=self._slots.taken(queue) > 0)
         return wakes_at
 
-    def _serve(self, queue: str, lane: Lane) -> datetime | None:
-        """Start what is due, as far as slots are free. When to come back: None is when a slot gets free."""
-        settings = self._parts.in_force.of(queue)
+    def _serve(self, queue: str, admission: Admission) -> datetime | None:
+        """Start what is due, as far as slots are free. When to come back: None is when a slot gets
+        free.
+        """
+        settings = self._parts.effective_settings.of(queue)
         if settings is None or not is_served(settings, self._parts.host):
             if settings is not None:
                 self._parts.renewals.look_after(queue, settings.shards_ever)
@@ -305,24 +331,28 @@ class _Sweep:
             self._upcoming.pop(queue, None)
             return self._clock.now() + _LONGEST_WAIT
         most = settings.dispatch.concurrency
-        for _ in range(most):  # no more in one turn, or handlers that are fast would keep the other queues waiting
+        for _ in range(
+            most
+        ):  # no more in one turn, or handlers that are fast would keep the other queues waiting
             if self._is_over() or not self._slots.take(queue, most):
                 return None
-            if not self._fill_slot(lane, settings, free=most - self._slots.taken(queue) + 1):
-                self._note_upcoming(queue, lane.upcoming(self._clock.now()))
-                return lane.wakes_at(self._clock.now())
+            if not self._fill_slot(admission, settings, free=most - self._slots.taken(queue) + 1):
+                self._note_upcoming(queue, admission.upcoming(self._clock.now()))
+                return admission.wakes_at(self._clock.now())
         return self._clock.now()
 
     def _is_too_late_for(self, settings: QueueSettings) -> bool:
         """Whether a handler that starts now may not be done when the host ends."""
         ends_at = self._limits.ends_at if self._limits.only_what_fits else None
-        return ends_at is not None and self._clock.now() + settings.execution.handler_timeout > ends_at
+        return (
+            ends_at is not None and self._clock.now() + settings.execution.handler_timeout > ends_at
+        )
 
-    def _fill_slot(self, lane: Lane, settings: QueueSettings, *, free: int) -> bool:
+    def _fill_slot(self, admission: Admission, settings: QueueSettings, *, free: int) -> bool:
         """Start the next candidate in the slot that was taken, or give the slot back."""
         started = False
         try:
-            candidate = self._next(lane, settings, free)
+            candidate = self._next(admission, settings, free)
             if candidate is not None:
                 self._parts.renewals.notice(candidate, settings.shards_ever)
                 self._start(candidate, settings)
@@ -332,21 +362,27 @@ class _Sweep:
                 self._slots.give_back(settings.queue)
         return started
 
-    def _next(self, lane: Lane, settings: QueueSettings, free: int) -> Candidate | None:
-        """The next candidate but for those whose function couldn't be reached: they are a later sweep's."""
+    def _next(self, admission: Admission, settings: QueueSettings, free: int) -> Candidate | None:
+        """The next candidate but for those whose function couldn't be reached: they are a later
+        sweep's.
+        """
         while True:
-            candidate = lane.next(settings, until=self._horizon, poll=self._poll(settings), slots=free)
+            candidate = admission.next(
+                settings, until=self._horizon, poll=self._poll(settings), slots=free
+            )
             if candidate is None or self._function_of(candidate, settings) not in self._unreachable:
                 return candidate
             self._tally.add(candidate.queue, "deferred")
-            lane.started_nothing(candidate)
+            admission.started_nothing(candidate)
 
     def _function_of(self, candidate: Candidate, settings: QueueSettings) -> str | None:
         target = self._parts.router.target(candidate.handler_ref, settings)
         return None if target is None else target.function
 
     def _poll(self, settings: QueueSettings) -> timedelta:
-        """How often to look. A sweep that will end by itself must not miss what comes in while it goes on."""
+        """How often to look. A sweep that will end by itself must not miss what comes in while it
+        goes on.
+        """
         interval = settings.dispatch.poll_interval
         return interval if self._limits.horizon is None else min(interval, _LONGEST_WAIT)
 
@@ -356,25 +392,30 @@ class _Sweep:
         else:
             self._upcoming[queue] = moment
 
-    # -- one candidate, on a thread of its own ------------------------------------------------------------------
+    # -- one candidate, on a thread of its own -----------------------------------------------------
 
     def _start(self, candidate: Candidate, settings: QueueSettings) -> None:
         thread = threading.Thread(
-            target=self._work, args=(candidate, settings), name=f"rdq-run-{candidate.task_id}", daemon=True
+            target=self._work,
+            args=(candidate, settings),
+            name=f"rdq-run-{candidate.task_id}",
+            daemon=True,
         )
-        self._vigil.note_work(candidate.queue)
+        self._presence.note_work(candidate.queue)
         self._count(under_way=1, started=1, wake=False)
         try:
             thread.start()
         except BaseException:  # the system has no more threads to give
-            self._count(under_way=-1, started=-1, wake=False)  # or it would be tried again at once, for ever
+            self._count(
+                under_way=-1, started=-1, wake=False
+            )  # or it would be tried again at once, for ever
             self._defer(candidate, settings)
             raise
 
     def _work(self, candidate: Candidate, settings: QueueSettings) -> None:
         claim = None
         try:
-            settings = self._parts.in_force.as_defined(candidate, settings)
+            settings = self._parts.effective_settings.as_defined(candidate, settings)
             claim = self._take(candidate, settings)
             if claim is not None:
                 self._run(claim, candidate, settings)
@@ -388,24 +429,29 @@ class _Sweep:
     def _run(self, claim: Claim, candidate: Candidate, settings: QueueSettings) -> None:
         self._tally.add(candidate.queue, "claimed")
         gone = functools.partial(self._handler_gone, candidate.queue)
-        unreached = functools.partial(self._unreachable.add, self._function_of(candidate, settings) or "")
+        unreached = functools.partial(
+            self._unreachable.add, self._function_of(candidate, settings) or ""
+        )
         try:
-            resolution = self._parts.runner.run(claim, settings, self._stop, handler_gone=gone, on_unreached=unreached)
+            resolution = self._parts.runner.run(
+                claim, settings, self._stop, handler_gone=gone, on_unreached=unreached
+            )
             self._tally.add(candidate.queue, resolution)
         finally:
             self._last_event = self._clock.now()
-            self._vigil.note_work(candidate.queue)
-            self._lanes[candidate.queue].ended(candidate)
+            self._presence.note_work(candidate.queue)
+            self._admissions[candidate.queue].ended(candidate)
 
     def _take(self, candidate: Candidate, settings: QueueSettings) -> Claim | None:
         """The claim to run; None when there is none, which has been counted."""
-        lane, taken = self._lanes[candidate.queue], None
+        admission, taken = self._admissions[candidate.queue], None
         if self._is_out_of_time() or self._is_too_late_for(settings):
-            lane.started_nothing(candidate)
+            admission.started_nothing(candidate)
             return None
         try:
             taken = self._parts.claimer.take(candidate, settings)
-        except Exception as error:  # noqa: BLE001 - what can't be read or reached waits like a busy key, and stops nobody
+        # what can't be read or reached waits like a busy key, and stops nobody
+        except Exception as error:  # noqa: BLE001
             self._parts.on_error(error, where=f"claiming task {candidate.task_id}")
             taken = KEY_BUSY
         if isinstance(taken, Claim):
@@ -416,16 +462,18 @@ class _Sweep:
         self._tally.add(candidate.queue, "contended" if taken is None else taken)
         if taken is not None:
             self._last_event = self._clock.now()
-        lane.started_nothing(candidate)
+        admission.started_nothing(candidate)
         return None
 
     def _defer(self, candidate: Candidate, settings: QueueSettings) -> None:
         self._tally.add(candidate.queue, "deferred")
         busy_until = self._clock.now() + self._poll(settings)
-        self._lanes[candidate.queue].started_nothing(candidate, busy_until=busy_until)
+        self._admissions[candidate.queue].started_nothing(candidate, busy_until=busy_until)
 
     def _count(self, *, under_way: int, started: int, wake: bool = True) -> None:
-        """Counting and waking are one step: whoever sees the count is not left waiting for the wake."""
+        """Counting and waking are one step: whoever sees the count is not left waiting for the
+        wake.
+        """
         with self._lock:
             self._under_way += under_way
             self._started += started

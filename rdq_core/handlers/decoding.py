@@ -1,8 +1,8 @@
 """Payloads as the values that a handler's annotation asks for.
 
-The annotation is read once, when the handler is registered. What doesn't decode is InputInvalid: the payload will never
-fit, so trying again is useless. Refusals tell where and what kind of thing is wrong, never the value: it may be
-private.
+The annotation is read once, when the handler is registered. What doesn't decode is InputInvalid:
+the payload will never fit, so trying again is useless. Refusals tell where and what kind of thing
+is wrong, never the value: it may be private.
 """
 
 import json
@@ -22,7 +22,8 @@ _FREE: Final = (Any, dict, list, object, None)
 
 
 def decoder_for(path: str, annotation: Any) -> Decoder:
-    """How to decode payloads for a parameter of this annotation; None stands for a parameter without one.
+    """How to decode payloads for a parameter of this annotation; None stands for a parameter
+    without one.
 
     ConfigInvalid, naming `path`, for a type that no JSON can become.
     """
@@ -50,7 +51,11 @@ def _json_of(kind: type | None) -> Decoder:
     def decode(task: Task) -> Any:
         value = _json(task)
         if kind is not None and not isinstance(value, kind):
-            raise InputInvalid("payload", f"is a JSON {type(value).__name__}, not a {kind.__name__}", task_id=task.id)
+            raise InputInvalid(
+                "payload",
+                f"is a JSON {type(value).__name__}, not a {kind.__name__}",
+                task_id=task.id,
+            )
         return value
 
     return decode
@@ -72,8 +77,8 @@ def read_text(content: bytes) -> str:
 
 
 def read_json(content: bytes) -> Any:
-    """Bytes as JSON data. ValueError, with words for an error's message, for anything else: NaN and numbers that
-    no float can hold included.
+    """Bytes as JSON data. ValueError, with words for an error's message, for anything else: NaN and
+    numbers that no float can hold included.
     """
     text = read_text(content)
     try:
@@ -81,7 +86,9 @@ def read_json(content: bytes) -> Any:
     except json.JSONDecodeError as problem:
         raise ValueError(f"is not JSON: {problem.msg} at character {problem.pos}") from None
     except (ValueError, RecursionError):
-        raise ValueError("is not JSON that can be read: NaN, an infinity, a huge number or nested too deeply") from None
+        raise ValueError(
+            "is not JSON that can be read: NaN, an infinity, a huge number or nested too deeply"
+        ) from None
 
 
 def _finite(digits: str) -> float:
@@ -112,14 +119,18 @@ def _validated_by(path: str, annotation: Any) -> Decoder:
 
 
 def adapter_of(path: str, annotation: Any) -> "TypeAdapter[Any]":
-    """What reads and writes JSON of an annotation, built once. ConfigInvalid, naming `path`, when there can be none."""
+    """What reads and writes JSON of an annotation, built once. ConfigInvalid, naming `path`, when
+    there can be none.
+    """
     from pydantic import PydanticUserError, TypeAdapter
     from pydantic_core import SchemaError
 
     try:
         return TypeAdapter(annotation)
     except (PydanticUserError, SchemaError, TypeError, NameError) as problem:
-        raise ConfigInvalid(path, f"{name_of(annotation)} has no JSON form: {str(problem).splitlines()[0]}") from None
+        raise ConfigInvalid(
+            path, f"{name_of(annotation)} has no JSON form: {str(problem).splitlines()[0]}"
+        ) from None
 
 
 def name_of(annotation: Any) -> str:

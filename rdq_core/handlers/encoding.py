@@ -1,8 +1,9 @@
-"""Values of a program as the bytes that a task carries: payloads on the way in, results on the way out.
+"""Values of a program as the bytes that a task carries: payloads on the way in, results on the way
+out.
 
-Bytes stay as they are, text becomes UTF-8, and data becomes compact JSON. What JSON can't say is refused, never bent:
-NaN, infinities, sets, objects of unknown kinds. pydantic is loaded for models, dataclasses, dates and the like, and
-only then.
+Bytes stay as they are, text becomes UTF-8, and data becomes compact JSON. What JSON can't say is
+refused, never bent: NaN, infinities, sets, objects of unknown kinds. pydantic is loaded for models,
+dataclasses, dates and the like, and only then.
 """
 
 import dataclasses
@@ -27,7 +28,9 @@ _DEEPEST: Final = 100
 
 
 def encode(value: object) -> tuple[bytes, str]:
-    """The bytes of a value and their content type. ValueError, naming the path inside it, for what can't be encoded."""
+    """The bytes of a value and their content type. ValueError, naming the path inside it, for what
+    can't be encoded.
+    """
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value), BINARY
     if isinstance(value, str):
@@ -38,7 +41,9 @@ def encode(value: object) -> tuple[bytes, str]:
 def encode_json(value: object) -> bytes:
     """A value as compact JSON in UTF-8."""
     try:
-        text = json.dumps(value, default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(
+            value, default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":")
+        )
     except RecursionError:
         raise ValueError("is nested too deeply for JSON") from None
     except ValueError as problem:
@@ -58,9 +63,11 @@ def _plain(value: object) -> object:
 
 
 def refuse_lost_numbers(value: object, data: object) -> None:
-    """ValueError where `data`, which pydantic has made of `value`, has null for a number that JSON can't say.
+    """ValueError where `data`, which pydantic has made of `value`, has null for a number that JSON
+    can't say.
 
-    It writes NaN and infinities so wherever the type says no more than that anything, or a number or null, may stand.
+    It writes NaN and infinities so wherever the type says no more than that anything, or a number
+    or null, may stand.
     """
     path = next(_lost_numbers(value, data, "$", depth=0), None)
     if path is not None:
@@ -103,7 +110,9 @@ def _utf8(text: str) -> bytes:
 
 
 def _explain(value: object, problem: ValueError) -> str:
-    """The refusal with the place of the first number that JSON can't say, where that was the problem."""
+    """The refusal with the place of the first number that JSON can't say, where that was the
+    problem.
+    """
     path = next(_odd_numbers(value, "$", depth=0), None)
     return str(problem) if path is None else f"has NaN or an infinity at {path}"
 

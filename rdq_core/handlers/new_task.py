@@ -1,4 +1,6 @@
-"""A call that shall become a task, as its submitter writes it down: with plain values instead of bytes."""
+"""A call that shall become a task, as its submitter writes it down: with plain values instead of
+bytes.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -32,11 +34,15 @@ class NewTask:
 
 
 def new_task_of(item: object) -> NewTask:
-    """A `NewTask` as it is, or the one that a mapping of the same names describes. InputInvalid for others."""
+    """A `NewTask` as it is, or the one that a mapping of the same names describes. InputInvalid for
+    others.
+    """
     if isinstance(item, NewTask):
         return item
     if not isinstance(item, Mapping):
-        raise InputInvalid("task", f"must be a NewTask or a mapping of its fields, not {type(item).__name__}")
+        raise InputInvalid(
+            "task", f"must be a NewTask or a mapping of its fields, not {type(item).__name__}"
+        )
     for name in item:
         if name not in _FIELDS:
             raise InputInvalid(str(name)[:_LONGEST_NAME], "is no argument of submit")
@@ -47,7 +53,11 @@ def new_task_of(item: object) -> NewTask:
 
 
 def draft_of(
-    task: NewTask, *, now: datetime, traceparent: str | None = None, attempts: tuple[Attempt, ...] = ()
+    task: NewTask,
+    *,
+    now: datetime,
+    traceparent: str | None = None,
+    attempts: tuple[Attempt, ...] = (),
 ) -> Draft:
     """The call with its payload encoded and its time settled. InputInvalid names what can't be."""
     content, content_type = encoded(task.payload)

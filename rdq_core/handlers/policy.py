@@ -1,7 +1,7 @@
 """What a typed task is defined with, as one layer of its queue's configuration.
 
-The layer stands below what is declared for the queue and above the defaults of its file, so that an operator's change
-wins over code that is already deployed.
+The layer stands below what is declared for the queue and above the defaults of its file, so that an
+operator's change wins over code that is already deployed.
 """
 
 from dataclasses import asdict, dataclass
@@ -16,8 +16,9 @@ from rdq_core.errors import ConfigInvalid
 class Retry:
     """How often a task is tried, the first attempt included, and how long it waits in between.
 
-    Durations are text with a unit or timedeltas. The growth is deterministic unless `jitter` is given: a share of each
-    wait, 0 to 1. What is wrong here is refused when a task is defined with it.
+    Durations are text with a unit or timedeltas. The growth is deterministic unless `jitter` is
+    given: a share of each wait, 0 to 1. What is wrong here is refused when a task is defined with
+    it.
     """
 
     max_attempts: int = 5
@@ -29,12 +30,16 @@ class Retry:
 
 
 def layer_of(
-    path: str, *, retry: Retry | None, timeout: str | timedelta | None, retention: str | timedelta | None
+    path: str,
+    *,
+    retry: Retry | None,
+    timeout: str | timedelta | None,
+    retention: str | timedelta | None,
 ) -> dict[str, Any]:
     """The options as a layer in canonical spelling; those that are None are left to the queue.
 
-    `timeout` bounds an attempt. `retention` is how long an ended task stays, however it has ended. Raises
-    ConfigInvalid naming the option below `path`.
+    `timeout` bounds an attempt. `retention` is how long an ended task stays, however it has ended.
+    Raises ConfigInvalid naming the option below `path`.
     """
     layer: dict[str, Any] = {}
     if retry is not None:
@@ -54,15 +59,23 @@ def _checked(path: str, section: str, keys: dict[str, Any]) -> dict[str, Any]:
         return check_queue({section: keys}, path="")
     except ConfigInvalid as refusal:
         within = refusal.path.removeprefix(f"{section}.")
-        raise ConfigInvalid(f"{path}.{within}" if section == "retry" else path, refusal.problem) from None
+        raise ConfigInvalid(
+            f"{path}.{within}" if section == "retry" else path, refusal.problem
+        ) from None
 
 
 def _plain_retry(path: str, retry: object) -> dict[str, Any]:
     if not isinstance(retry, Retry):
-        raise ConfigInvalid(f"{path}.retry", f"is a {type(retry).__name__}; accepted: rdq_core.Retry(...)")
+        raise ConfigInvalid(
+            f"{path}.retry", f"is a {type(retry).__name__}; accepted: rdq_core.Retry(...)"
+        )
     return {name: _plain(value) for name, value in asdict(retry).items()}
 
 
 def _plain(value: object) -> object:
-    """A timedelta as the text that configuration has. A negative one stays, to be refused as what it is."""
-    return format_duration(value) if isinstance(value, timedelta) and value >= timedelta(0) else value
+    """A timedelta as the text that configuration has. A negative one stays, to be refused as what
+    it is.
+    """
+    return (
+        format_duration(value) if isinstance(value, timedelta) and value >= timedelta(0) else value
+    )

@@ -18,9 +18,9 @@ O_co = TypeVar("O_co", covariant=True)
 class TaskResult(Generic[O_co]):
     """How far a task has got, and what it gave.
 
-    `output` is meaningful only with `has_output`: zero, an empty text or None may be what the handler returned.
-    `attempts` is the whole history, the success last. `failure` is what decided last, None after a success.
-    `completed_at` is None until the task has ended.
+    `output` is meaningful only with `has_output`: zero, an empty text or None may be what the
+    handler returned. `attempts` is the whole history, the success last. `failure` is what decided
+    last, None after a success. `completed_at` is None until the task has ended.
     """
 
     id: str
@@ -33,7 +33,9 @@ class TaskResult(Generic[O_co]):
 
 
 def result_of(task: Task, decode: Callable[[bytes], Any]) -> TaskResult[Any]:
-    """The result of a task. OutputInvalid when its stored output doesn't decode; the output itself is untouched."""
+    """The result of a task. OutputInvalid when its stored output doesn't decode; the output itself
+    is untouched.
+    """
     has_output = task.status is Status.SUCCEEDED and task.result is not None
     try:
         output = decode(task.result) if has_output and task.result is not None else None

@@ -1,6 +1,8 @@
-"""What a handler's signature says, read once: how its payloads are decoded, and whether it wants its context.
+"""What a handler's signature says, read once: how its payloads are decoded, and whether it wants
+its context.
 
-A function that no delivery could call is refused when it is registered or defined, not at its first task.
+A function that no delivery could call is refused when it is registered or defined, not at its first
+task.
 """
 
 import inspect
@@ -18,8 +20,8 @@ _ONE_INPUT: Final = "a task has one input: put both values into a dict or a mode
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A handler as it wants to be called. Annotations that are missing are None, which `-> None` is not: that is
-    NoneType.
+    """A handler as it wants to be called. Annotations that are missing are None, which `-> None` is
+    not: that is NoneType.
     """
 
     function: Callable[..., Any]
@@ -34,7 +36,9 @@ class Signature:
 
 
 def read_signature(path: str, function: Callable[..., Any]) -> Signature:
-    """The signature of a function of (input) or (input, ctx). ConfigInvalid, naming `path`, for any other."""
+    """The signature of a function of (input) or (input, ctx). ConfigInvalid, naming `path`, for any
+    other.
+    """
     if not callable(function):
         raise ConfigInvalid(path, f"is of type {type(function).__name__}, which can't be called")
     signature = inspect.signature(function)
@@ -45,7 +49,11 @@ def read_signature(path: str, function: Callable[..., Any]) -> Signature:
     ]
     required = [parameter for parameter in signature.parameters.values() if _is_required(parameter)]
     usable = positional[:_INPUT_AND_CONTEXT]
-    if not positional or len(required) > _INPUT_AND_CONTEXT or any(parameter not in usable for parameter in required):
+    if (
+        not positional
+        or len(required) > _INPUT_AND_CONTEXT
+        or any(parameter not in usable for parameter in required)
+    ):
         raise ConfigInvalid(path, f"must take (input) or (input, ctx), not {signature}")
     hints = _hints(path, function)
     return Signature(
@@ -70,7 +78,9 @@ def _is_context(path: str, parameter: inspect.Parameter, hints: Mapping[str, Any
         kind = get_origin(kind) or kind
         if isinstance(kind, type) and kind.__module__ == "builtins" and kind is not object:
             raise ConfigInvalid(
-                path, f"{parameter.name} is where the TaskContext goes, not a {kind.__name__}", hint=_ONE_INPUT
+                path,
+                f"{parameter.name} is where the TaskContext goes, not a {kind.__name__}",
+                hint=_ONE_INPUT,
             )
         return True
     return hints.get(parameter.name) is TaskContext or parameter.name in _CONTEXT_NAMES

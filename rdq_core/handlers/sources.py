@@ -1,7 +1,8 @@
-"""AWS records as calls to keep: SQS messages, dead letters, and the failures that Lambda sends to a destination.
+"""AWS records as calls to keep: SQS messages, dead letters, and the failures that Lambda sends to a
+destination.
 
-The same record gives the same key, so that one which is delivered twice is one task. What is wrong with a record is
-InputInvalid naming the field, never its content.
+The same record gives the same key, so that one which is delivered twice is one task. What is wrong
+with a record is InputInvalid naming the field, never its content.
 """
 
 import json
@@ -22,8 +23,8 @@ _CALLED_BY: Final = "call it by an SQS event source"
 
 
 def records_of(event: object) -> list[Any]:
-    """The records of an SQS batch. Raises InputInvalid for another event, and another service's batch: that would take
-    an answer without ids for success.
+    """The records of an SQS batch. Raises InputInvalid for another event, and another service's
+    batch: that would take an answer without ids for success.
     """
     records = event.get("Records") if isinstance(event, Mapping) else None
     if not isinstance(records, list):
@@ -34,15 +35,17 @@ def records_of(event: object) -> list[Any]:
 
 
 def draft_of_message(record: object, *, queue: str, handler_ref: str, now: datetime) -> Draft:
-    """An SQS record. Its body is the payload; where it is a failed event of Lambda's, that event is, and the failure
-    the first attempt. A FIFO queue's group is the concurrency key.
+    """An SQS record. Its body is the payload; where it is a failed event of Lambda's, that event
+    is, and the failure the first attempt. A FIFO queue's group is the concurrency key.
     """
     message = _mapping("record", record)
     body, message_id = _text(message, "body"), _text(message, "messageId")
     source = str(message.get("eventSourceARN") or "")
     destination = _json_object(body)
     if _is_destination(destination):
-        return draft_of_failure(destination, queue=queue, handler_ref=handler_ref, now=now, source=source)
+        return draft_of_failure(
+            destination, queue=queue, handler_ref=handler_ref, now=now, source=source
+        )
     attributes = _attributes(message.get("messageAttributes"))
     return Draft(
         queue=queue,
@@ -58,9 +61,13 @@ def draft_of_message(record: object, *, queue: str, handler_ref: str, now: datet
 
 
 def group_of(message: Mapping[str, Any]) -> str | None:
-    """The group whose order a FIFO queue keeps. One of a standard queue is for fairness, and orders nothing."""
+    """The group whose order a FIFO queue keeps. One of a standard queue is for fairness, and orders
+    nothing.
+    """
     system = message.get("attributes")
-    if not isinstance(system, Mapping) or not str(message.get("eventSourceARN") or "").endswith(_FIFO):
+    if not isinstance(system, Mapping) or not str(message.get("eventSourceARN") or "").endswith(
+        _FIFO
+    ):
         return None
     group = system.get("MessageGroupId")
     return group if isinstance(group, str) and group else None
@@ -92,7 +99,11 @@ def is_destination_record(event: object) -> bool:
 
 
 def _is_destination(told: Mapping[str, Any] | None) -> bool:
-    return told is not None and isinstance(told.get("requestContext"), Mapping) and "requestPayload" in told
+    return (
+        told is not None
+        and isinstance(told.get("requestContext"), Mapping)
+        and "requestPayload" in told
+    )
 
 
 def _failed_invocation(told: Mapping[str, Any], now: datetime) -> Attempt:
@@ -103,21 +114,40 @@ def _failed_invocation(told: Mapping[str, Any], now: datetime) -> Attempt:
     else:  # it was never run, or not to its end: throttled, too old
         request = told.get("requestContext")
         condition = request.get("condition") if isinstance(request, Mapping) else None
-        error = reported_error(event_bytes({"errorType": f"lambda.{condition}", "errorMessage": "it was not answered"}))
-    return Attempt(attempt_no=1, started_at=at, finished_at=at, outcome=Outcome.RETRYABLE_FAILURE, error=error)
+        error = reported_error(
+            event_bytes({"errorType": f"lambda.{condition}", "errorMessage": "it was not answered"})
+        )
+    return Attempt(
+        attempt_no=1, started_at=at, finished_at=at, outcome=Outcome.RETRYABLE_FAILURE, error=error
+    )
 
 
 def _dead_letter_attempts(attributes: Mapping[str, str], now: datetime) -> tuple[Attempt, ...]:
     """What Lambda's own dead-letter queues say about the failure, in attributes of the message."""
     if not {"RequestID", "ErrorCode", "ErrorMessage"} <= set(attributes):
         return ()
-    told = {"errorType": f"lambda.{attributes['ErrorCode']}", "errorMessage": attributes["ErrorMessage"]}
+    told = {
+        "errorType": f"lambda.{attributes['ErrorCode']}",
+        "errorMessage": attributes["ErrorMessage"],
+    }
     error = reported_error(event_bytes(told))
-    return (Attempt(attempt_no=1, started_at=now, finished_at=now, outcome=Outcome.RETRYABLE_FAILURE, error=error),)
+    return (
+        Attempt(
+            attempt_no=1,
+            started_at=now,
+            finished_at=now,
+            outcome=Outcome.RETRYABLE_FAILURE,
+            error=error,
+        ),
+    )
 
 
 def _headers(attributes: Mapping[str, str], source: str) -> dict[str, str]:
-    own = {name: value for name, value in attributes.items() if not name.startswith(RESERVED_HEADER_PREFIX)}
+    own = {
+        name: value
+        for name, value in attributes.items()
+        if not name.startswith(RESERVED_HEADER_PREFIX)
+    }
     kept = dict(list(own.items())[: MAX_HEADERS - 1])
     return {**kept, "rdq.source": source} if source else kept
 
@@ -126,7 +156,11 @@ def _attributes(given: object) -> dict[str, str]:
     """A message's attributes that are text; binary ones have no place in a header."""
     if not isinstance(given, Mapping):
         return {}
-    values = {str(name): each.get("stringValue") for name, each in given.items() if isinstance(each, Mapping)}
+    values = {
+        str(name): each.get("stringValue")
+        for name, each in given.items()
+        if isinstance(each, Mapping)
+    }
     return {name: value for name, value in values.items() if isinstance(value, str)}
 
 
@@ -139,7 +173,9 @@ def _mapping(name: str, value: object) -> Mapping[str, Any]:
 def _text(told: Mapping[str, Any], name: str) -> str:
     value = told.get(name)
     if not isinstance(value, str):
-        raise InputInvalid(name, "is missing" if value is None else f"must be text, not {type(value).__name__}")
+        raise InputInvalid(
+            name, "is missing" if value is None else f"must be text, not {type(value).__name__}"
+        )
     return value
 
 

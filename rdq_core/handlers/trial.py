@@ -21,7 +21,9 @@ class _WallClock:
 
 
 def trial_context(ref: str, queue: str, payload: bytes, *, task_id: str = _ID) -> TaskContext:
-    """A first attempt that nobody else knows of: never cancelled, its lease never lost, an hour to go."""
+    """A first attempt that nobody else knows of: never cancelled, its lease never lost, an hour to
+    go.
+    """
     clock = _WallClock()
     now = clock.now()
     ends_at = now + _AN_HOUR

@@ -1,6 +1,7 @@
 """Typed tasks: a function with its name, its queue, and the types that go in and come out.
 
-A definition is code, never data: only what `task` has made is one, and a stored task can select it by name alone.
+A definition is code, never data: only what `task` has made is one, and a stored task can select it
+by name alone.
 """
 
 import asyncio
@@ -44,10 +45,12 @@ class Tasks(Protocol):
 
 
 class TaskDefinition(Generic[I, O]):
-    """A typed task, made by `task`. It is no function any more: `run` calls it, `submit` lets rdq call it.
+    """A typed task, made by `task`. It is no function any more: `run` calls it, `submit` lets rdq
+    call it.
 
-    `name` is its handler ref, `queue` where it is submitted unless told otherwise, `version` what submits pin.
-    `options` are what it was defined with, as a layer of its queue's configuration, `function` is the function itself.
+    `name` is its handler ref, `queue` where it is submitted unless told otherwise, `version` what
+    submits pin. `options` are what it was defined with, as a layer of its queue's configuration,
+    `function` is the function itself.
     """
 
     def __init__(
@@ -68,15 +71,19 @@ class TaskDefinition(Generic[I, O]):
         self.function = signature.function
         self._made = made
         self._signature = signature
-        self._unknown_fields: Literal["refuse", "let pass"] = "refuse" if strict_input else "let pass"
+        self._unknown_fields: Literal["refuse", "let pass"] = (
+            "refuse" if strict_input else "let pass"
+        )
         self._input = StrictJson(f"tasks.{name}.input", signature.annotation)
-        self._output = StrictJson(f"tasks.{name}.output", Any if signature.output is None else signature.output)
+        self._output = StrictJson(
+            f"tasks.{name}.output", Any if signature.output is None else signature.output
+        )
         self._outcome = outcome
 
     def __init_subclass__(cls) -> NoReturn:
         raise TypeError("a TaskDefinition is made by rdq_core.task and has no subclasses")
 
-    # -- for applications -----------------------------------------------------------------------------------------
+    # -- for applications --------------------------------------------------------------------------
 
     def submit(
         self,
@@ -93,10 +100,12 @@ class TaskDefinition(Generic[I, O]):
         target: str | None = None,
         requested_by: str | None = None,
     ) -> Receipt:
-        """Keep this call until it has succeeded or rests in the DLQ; see `Rdq.submit` for the options.
+        """Keep this call until it has succeeded or rests in the DLQ; see `Rdq.submit` for the
+        options.
 
-        The value is checked against the input's type first: a wrong type, a missing or an unknown field, NaN and what
-        is over 1 MiB are InputInvalid, and nothing was stored. The task is pinned to the definition's version.
+        The value is checked against the input's type first: a wrong type, a missing or an unknown
+        field, NaN and what is over 1 MiB are InputInvalid, and nothing was stored. The task is
+        pinned to the definition's version.
         """
         task = self.new(
             value,
@@ -146,16 +155,19 @@ class TaskDefinition(Generic[I, O]):
     def result(self, rdq: Tasks, task_id: str) -> TaskResult[O]:
         """How far the task has got, and its output.
 
-        Raises TaskNotFound when there is none or it is another definition's, and OutputInvalid when the stored output
-        doesn't fit this definition any more.
+        Raises TaskNotFound when there is none or it is another definition's, and OutputInvalid when
+        the stored output doesn't fit this definition any more.
         """
         task = rdq.get(task_id)
         if task.handler_ref != self.name:
-            raise TaskNotFound(f"task {task.id} is not of the typed task {self.name!r}", task_id=task.id)
+            raise TaskNotFound(
+                f"task {task.id} is not of the typed task {self.name!r}", task_id=task.id
+            )
         return result_of(task, self._output.decode)
 
     def run(self, value: I, ctx: TaskContext | None = None) -> O:
-        """Call the plain function, here and now: for tests. Without a context it gets one that nothing cancels.
+        """Call the plain function, here and now: for tests. Without a context it gets one that
+        nothing cancels.
 
         An async function is run to its end; inside a running event loop await `function` instead.
         """
@@ -170,7 +182,7 @@ class TaskDefinition(Generic[I, O]):
     def __repr__(self) -> str:
         return f"<task {self.name!r} on queue {self.queue!r}>"
 
-    # -- for the host ---------------------------------------------------------------------------------------------
+    # -- for the host ------------------------------------------------------------------------------
 
     @property
     def handler(self) -> Handler:
@@ -211,9 +223,13 @@ class Define(Protocol):
     """Makes the definition of a function."""
 
     @overload
-    def __call__(self, function: Callable[[I, TaskContext], Coroutine[Any, Any, O]], /) -> TaskDefinition[I, O]: ...
+    def __call__(
+        self, function: Callable[[I, TaskContext], Coroutine[Any, Any, O]], /
+    ) -> TaskDefinition[I, O]: ...
     @overload
-    def __call__(self, function: Callable[[I], Coroutine[Any, Any, O]], /) -> TaskDefinition[I, O]: ...
+    def __call__(
+        self, function: Callable[[I], Coroutine[Any, Any, O]], /
+    ) -> TaskDefinition[I, O]: ...
     @overload
     def __call__(self, function: Callable[[I, TaskContext], O], /) -> TaskDefinition[I, O]: ...
     @overload
@@ -233,14 +249,15 @@ def task(
 ) -> Define:
     """Define a typed task of the decorated function of (input) or (input, ctx), plain or async.
 
-    Input and output are strict JSON of their annotations. Unknown fields are refused at submit and when a task is run,
-    so adding a field to the input means deploying the consumers first; `strict_input=False` lets consumers pass over
-    fields that they don't know. Submits pin `version`.
+    Input and output are strict JSON of their annotations. Unknown fields are refused at submit and
+    when a task is run, so adding a field to the input means deploying the consumers first;
+    `strict_input=False` lets consumers pass over fields that they don't know. Submits pin
+    `version`.
 
-    `retry` (all of it, jitter 0 unless said), `timeout` of an attempt and `retention` of the ended task, dead ones
-    included, count on hosts that have registered the definition, wherever the queue's configuration doesn't say
-    otherwise. Raises ConfigInvalid for a bad or reserved name, a function that can't be called with the input, and
-    options out of range.
+    `retry` (all of it, jitter 0 unless said), `timeout` of an attempt and `retention` of the ended
+    task, dead ones included, count on hosts that have registered the definition, wherever the
+    queue's configuration doesn't say otherwise. Raises ConfigInvalid for a bad or reserved name, a
+    function that can't be called with the input, and options out of range.
     """
     path = f"tasks.{name}"
     _check_names(path, name=name, queue=queue, version=version)
@@ -250,7 +267,9 @@ def task(
     def define(function: Callable[..., Any]) -> TaskDefinition[Any, Any]:
         signature = read_signature(path, function)
         if signature.annotation is None:
-            raise ConfigInvalid(f"{path}.input", "has no annotation: a typed task says what it takes")
+            raise ConfigInvalid(
+                f"{path}.input", "has no annotation: a typed task says what it takes"
+            )
         return TaskDefinition(
             _MADE_BY_TASK,
             name=name,
@@ -283,4 +302,6 @@ def _check_names(path: str, *, name: object, queue: object, version: object) -> 
 
 
 def _not_ours(value: object) -> ConfigInvalid:
-    return ConfigInvalid("tasks", f"a {type(value).__name__} is no definition: only what rdq_core.task makes is one")
+    return ConfigInvalid(
+        "tasks", f"a {type(value).__name__} is no definition: only what rdq_core.task makes is one"
+    )

@@ -1,1 +1,3 @@
-"""Operator requests: loops over the engine's ports, the same for the command line and the ops function."""
+"""Operator requests: loops over the engine's ports, the same for the command line and the ops
+function.
+"""

@@ -22,7 +22,9 @@ _PAGE: Final = 100
 class AuditDesk:
     """Questions about what was done."""
 
-    def __init__(self, log: AuditLog, queues: QueueStore, cursors: Cursors, *, clock: Clock) -> None:
+    def __init__(
+        self, log: AuditLog, queues: QueueStore, cursors: Cursors, *, clock: Clock
+    ) -> None:
         self._log = log
         self._queues = queues
         self._cursors = cursors
@@ -37,7 +39,8 @@ class AuditDesk:
         page_size: int = 50,
         cursor: str | None = None,
     ) -> dict[str, Any]:
-        """The records of a queue, a deleted one too, or of all; of a principal whose name has this text in it.
+        """The records of a queue, a deleted one too, or of all; of a principal whose name has this
+        text in it.
 
         `since` is 30 days ago unless given. Raises InputInvalid for the size, StaleCursor.
         """
@@ -45,7 +48,9 @@ class AuditDesk:
         query = query_of("audit.list", queue, principal)
         place = self._cursors.read(cursor, query=query)
         before, since = self._start(place, since)
-        records = (each for each in self._walk(queue, since, before) if (principal or "") in each.principal)
+        records = (
+            each for each in self._walk(queue, since, before) if (principal or "") in each.principal
+        )
         found = list(islice(records, page_size + 1))
         more = [found[page_size - 1].id, to_millis(since)] if len(found) > page_size else None
         as_of = self._clock.now() if place is None else place.as_of
@@ -55,7 +60,9 @@ class AuditDesk:
         }
 
     def _start(self, place: Place | None, since: datetime | None) -> tuple[str, datetime]:
-        """The id before which to begin, and where to stop: a cursor keeps to the span that it was made in."""
+        """The id before which to begin, and where to stop: a cursor keeps to the span that it was
+        made in.
+        """
         if place is not None:
             before, stop = place.handle
             return before, from_millis(stop)
@@ -63,7 +70,11 @@ class AuditDesk:
         return last_id(now + _AHEAD), since or now - USUAL_SPAN
 
     def _walk(self, queue: str | None, since: datetime, before: str) -> Iterator[AuditRecord]:
-        names = sorted(self._queues.all_stored()) if queue is None else [limits.check_name("queue", queue)]
+        names = (
+            sorted(self._queues.all_stored())
+            if queue is None
+            else [limits.check_name("queue", queue)]
+        )
         walks = [self._of(name, since, before) for name in names]
         return heapq.merge(*walks, key=lambda record: record.id, reverse=True)
 

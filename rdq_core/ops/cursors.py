@@ -1,6 +1,8 @@
-"""Page cursors: opaque text that says where a list goes on, good for the query that it came from only.
+"""Page cursors: opaque text that says where a list goes on, good for the query that it came from
+only.
 
-The invariant: what isn't signed with this installation's key is not looked at, so nobody can make one up.
+The invariant: what isn't signed with this installation's key is not looked at, so nobody can make
+one up.
 """
 
 import base64
@@ -24,7 +26,9 @@ _SIGNATURE_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a list goes on: the store's handle of the last item returned, and when its first page was made."""
+    """Where a list goes on: the store's handle of the last item returned, and when its first page
+    was made.
+    """
 
     handle: Any
     as_of: datetime
@@ -40,11 +44,15 @@ class Cursors:
         """The cursor for a store's handle, which is JSON data; None when there is no next page."""
         if handle is None:
             return None
-        told = json.dumps([_VERSION, query, to_millis(as_of), handle], separators=(",", ":")).encode()
+        told = json.dumps(
+            [_VERSION, query, to_millis(as_of), handle], separators=(",", ":")
+        ).encode()
         return base64.urlsafe_b64encode(self._signature(told) + told).decode().rstrip("=")
 
     def read(self, cursor: str | None, *, query: str) -> Place | None:
-        """The place again; None for no cursor. StaleCursor for one that isn't ours, or is another query's."""
+        """The place again; None for no cursor. StaleCursor for one that isn't ours, or is another
+        query's.
+        """
         if cursor is None:
             return None
         raw = _decoded(cursor)
@@ -53,7 +61,10 @@ class Cursors:
             raise _stale("can't be read")
         version, of_query, as_of, handle = json.loads(told)
         if version != _VERSION or of_query != query:
-            raise _stale("is another query's", "it goes with the conditions of its list, times to the same moment")
+            raise _stale(
+                "is another query's",
+                "it goes with the conditions of its list, times to the same moment",
+            )
         return Place(handle, from_millis(as_of))
 
     def _signature(self, told: bytes) -> bytes:

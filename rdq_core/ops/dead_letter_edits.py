@@ -1,7 +1,7 @@
 """What operators do to dead tasks: send some back, or remove them, at once; or leave many to a job.
 
-The invariant: nothing is selected by accident, an entry that died again while a request was under way is left for the
-next one, and each request is on the audit log before its first write.
+The invariant: nothing is selected by accident, an entry that died again while a request was under
+way is left for the next one, and each request is on the audit log before its first write.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.job import Job
 from rdq_core.domain.lifecycle import NO_EDIT, Edit
 from rdq_core.domain.task import Task
-from rdq_core.engine.audit import Auditor
+from rdq_core.engine.auditor import Auditor
 from rdq_core.engine.ports import Clock, IdSource, QueueSource, TaskStore
 from rdq_core.engine.redrive import Redriver
 from rdq_core.errors import TaskConflict, TaskNotFound
@@ -47,13 +47,13 @@ class DeadLetterEditor:
         self._clock = clock
         self._ids = ids
 
-    # -- many -------------------------------------------------------------------------------------------------------
+    # -- many --------------------------------------------------------------------------------------
 
     def preview(self, queue: str, order: Order) -> Preview:
         """What a job would touch at this moment, and what it would cost; nothing is changed.
 
-        Raises QueueNotFound, InputInvalid for an order that doesn't fit, and TaskNotFound for a group of which none is
-        dead.
+        Raises QueueNotFound, InputInvalid for an order that doesn't fit, and TaskNotFound for a
+        group of which none is dead.
         """
         settings = self._queues.settings(queue)
         check_order(order, settings)
@@ -61,14 +61,18 @@ class DeadLetterEditor:
         found = preview(entries_of(self._store, queue), order, settings, cutoff=cutoff)
         group = order.selection.filters.group
         if group is not None and not found.selected + found.young:
-            raise TaskNotFound(f"no dead task of {queue} is of group {group}", hint=f"rdq dlq groups {queue}")
+            raise TaskNotFound(
+                f"no dead task of {queue} is of group {group}", hint=f"rdq dlq groups {queue}"
+            )
         return found
 
-    def start(self, queue: str, order: Order, *, reason: str | None = None, expected: int | None = None) -> Job:
+    def start(
+        self, queue: str, order: Order, *, reason: str | None = None, expected: int | None = None
+    ) -> Job:
         """Write a job down, for anybody to advance. Raises as `Jobs.start` does."""
         return self._jobs.start(queue, order, self._auditor, reason=reason, expected=expected)
 
-    # -- some, by their ids -----------------------------------------------------------------------------------------
+    # -- some, by their ids ------------------------------------------------------------------------
 
     def redrive(
         self,
@@ -80,14 +84,19 @@ class DeadLetterEditor:
         reason: str | None = None,
         dry_run: bool = False,
     ) -> Mutation:
-        """Send these tasks back: due now, with a full budget. `dry_run` counts them and changes nothing.
+        """Send these tasks back: due now, with a full budget. `dry_run` counts them and changes
+        nothing.
 
         Raises QueueNotFound, and InputInvalid for an edit that doesn't fit or too many ids.
         """
         task_ids = named(task_ids)
         check_edit(edit, self._queues.settings(queue), is_one=len(task_ids) == 1)
         op_id = self._ids.task_id()
-        detail = {"ids": [*task_ids], **({"force": True} if force else {}), **self._told(edit, task_ids)}
+        detail = {
+            "ids": [*task_ids],
+            **({"force": True} if force else {}),
+            **self._told(edit, task_ids),
+        }
         return self._each(
             Operation.REDRIVE,
             queue,
@@ -99,7 +108,12 @@ class DeadLetterEditor:
         )
 
     def purge(
-        self, queue: str, task_ids: Sequence[str], *, reason: str | None = None, dry_run: bool = False
+        self,
+        queue: str,
+        task_ids: Sequence[str],
+        *,
+        reason: str | None = None,
+        dry_run: bool = False,
     ) -> Mutation:
         """Remove these tasks for good, with all they have. Raises as `redrive` does."""
         task_ids = named(task_ids)
@@ -133,7 +147,9 @@ class DeadLetterEditor:
             result.update(done.counts)
         return done
 
-    def _changed(self, queue: str, task_ids: Sequence[str], change: Callable[[DeadEntry], object] | None) -> Mutation:
+    def _changed(
+        self, queue: str, task_ids: Sequence[str], change: Callable[[DeadEntry], object] | None
+    ) -> Mutation:
         tally = Mutation(selected=len(task_ids), dry_run=change is None)
         for task_id in task_ids:
             try:
@@ -151,8 +167,14 @@ class DeadLetterEditor:
         if entry is not None and entry.queue == queue:
             return entry
         task = self._existing(task_id)
-        problem = f"is {task.status}, not DEAD" if task.queue == queue else f"is in queue {task.queue}, not {queue}"
-        raise TaskConflict(f"task {task_id} {problem}", task_id=task_id, hint=f"rdq task get {task_id}")
+        problem = (
+            f"is {task.status}, not DEAD"
+            if task.queue == queue
+            else f"is in queue {task.queue}, not {queue}"
+        )
+        raise TaskConflict(
+            f"task {task_id} {problem}", task_id=task_id, hint=f"rdq task get {task_id}"
+        )
 
     def _existing(self, task_id: str) -> Task:
         task = self._store.get(task_id)

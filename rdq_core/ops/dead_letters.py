@@ -1,6 +1,8 @@
-"""The DLQ as operators look at it: page by page, by what the tasks died of, one with its whole history.
+"""The DLQ as operators look at it: page by page, by what the tasks died of, one with its whole
+history.
 
-The invariant: memory doesn't grow with what is looked through. Nothing here changes anything: `dead_letter_edits` does.
+The invariant: memory doesn't grow with what is looked through. Nothing here changes anything:
+`dead_letter_edits` does.
 """
 
 from collections.abc import Iterator
@@ -24,8 +26,9 @@ _PAGE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """One page of a DLQ, oldest death first. `next_cursor` is None after the last page; a page before may have fewer
-    entries than were asked for, even none. What died after `as_of`, when the first page was made, is left out.
+    """One page of a DLQ, oldest death first. `next_cursor` is None after the last page; a page
+    before may have fewer entries than were asked for, even none. What died after `as_of`, when the
+    first page was made, is left out.
     """
 
     items: tuple[DeadEntry, ...]
@@ -35,9 +38,11 @@ class Entries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Dead tasks of one queue that died of the same bug, as their fingerprint says. The example is the newest.
+    """Dead tasks of one queue that died of the same bug, as their fingerprint says. The example is
+    the newest.
 
-    `is_new`: it was first seen in the last 24 hours, and none of its tasks has been sent back before.
+    `is_new`: it was first seen in the last 24 hours, and none of its tasks has been sent back
+    before.
     """
 
     queue: str
@@ -52,14 +57,21 @@ class Group:
 class DeadLetters:
     """Questions about dead tasks."""
 
-    def __init__(self, store: TaskStore, queues: QueueSource, cursors: Cursors, *, clock: Clock) -> None:
+    def __init__(
+        self, store: TaskStore, queues: QueueSource, cursors: Cursors, *, clock: Clock
+    ) -> None:
         self._store = store
         self._queues = queues
         self._cursors = cursors
         self._clock = clock
 
     def entries(
-        self, queue: str, filters: Filters = NO_FILTERS, *, page_size: int = _PAGE, cursor: str | None = None
+        self,
+        queue: str,
+        filters: Filters = NO_FILTERS,
+        *,
+        page_size: int = _PAGE,
+        cursor: str | None = None,
     ) -> Entries:
         """A page of the queue's DLQ. Raises QueueNotFound, InputInvalid for the size, StaleCursor."""
         self._queues.settings(queue)
@@ -67,7 +79,9 @@ class DeadLetters:
         query = query_of("dlq.list", queue, filters.digest())
         place = self._cursors.read(cursor, query=query)
         as_of = self._clock.now() if place is None else place.as_of
-        found, handle = self._page(queue, filters, page_size, None if place is None else place.handle, as_of)
+        found, handle = self._page(
+            queue, filters, page_size, None if place is None else place.handle, as_of
+        )
         return Entries(tuple(found), self._cursors.write(handle, query=query, as_of=as_of), as_of)
 
     def _page(
@@ -76,17 +90,22 @@ class DeadLetters:
         found: list[DeadEntry] = []
         budget = LOOKED_THROUGH
         while budget > 0 and len(found) < size:
-            # Never more than still fit, so that the store's handle stands right behind the last entry returned.
+            # Never more than still fit, so that the store's handle stands right behind the last
+            # entry returned.
             page = self._store.dead(queue, limit=size - len(found), after=handle)
             budget -= max(len(page.items), 1)
-            found += [entry for entry in page.items if entry.dead_at <= as_of and filters.admit(entry)]
+            found += [
+                entry for entry in page.items if entry.dead_at <= as_of and filters.admit(entry)
+            ]
             handle = page.next
             if handle is None or (page.items and page.items[-1].dead_at > as_of):
                 return found, None
         return found, handle
 
     def groups(self, queue: str | None = None) -> tuple[Group, ...]:
-        """The dead tasks by fingerprint, the largest group first; of every queue when none is named."""
+        """The dead tasks by fingerprint, the largest group first; of every queue when none is
+        named.
+        """
         if queue is not None:
             self._queues.settings(queue)
         found: dict[tuple[str, str], Group] = {}
@@ -95,10 +114,14 @@ class DeadLetters:
             for entry in entries_of(self._store, name):
                 key = (name, entry.fingerprint)
                 found[key] = _with(found.get(key), entry, new_since)
-        return tuple(sorted(found.values(), key=lambda group: (-group.count, group.queue, group.fingerprint)))
+        return tuple(
+            sorted(found.values(), key=lambda group: (-group.count, group.queue, group.fingerprint))
+        )
 
     def show(self, task_id: str) -> Task:
-        """The whole dead task with its history. TaskNotFound when there is none, or when it isn't dead."""
+        """The whole dead task with its history. TaskNotFound when there is none, or when it isn't
+        dead.
+        """
         task = self._store.get(task_id)
         if task is None:
             raise TaskNotFound(f"no task {task_id}", task_id=task_id)

@@ -1,4 +1,6 @@
-"""The steps of a bulk operation as pure functions: how large a page is, what follows it, what is said at the end."""
+"""The steps of a bulk operation as pure functions: how large a page is, what follows it, what is
+said at the end.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,8 +36,12 @@ def page_size(job: Job, order: Order) -> int:
     return max(1, min(size, order.canary.first - len(job.canary)))
 
 
-def after_page(job: Job, order: Order, treated: Sequence[Treated], *, began: datetime, now: datetime) -> Job:
-    """The job with its page counted, and with what comes next: another page, a look at the canary, or the end."""
+def after_page(
+    job: Job, order: Order, treated: Sequence[Treated], *, began: datetime, now: datetime
+) -> Job:
+    """The job with its page counted, and with what comes next: another page, a look at the canary,
+    or the end.
+    """
     counted = _counted(job, order, treated, began)
     if counted.state.is_over:
         return counted
@@ -60,7 +66,9 @@ def _counted(job: Job, order: Order, treated: Sequence[Treated], began: datetime
         skipped=job.skipped + len(refused) - failed,
         failed=job.failed + failed,
         refusals=told[:_REMEMBERED],
-        canary=(*job.canary, *done) if order.canary is not None and not job.is_proved else job.canary,
+        canary=(*job.canary, *done)
+        if order.canary is not None and not job.is_proved
+        else job.canary,
         due_at=began + len(done) * period / count,
     )
 
@@ -79,5 +87,6 @@ def record_of(job: Job) -> AuditRecord:
         queue=job.queue,
         reason=job.reason,
         phase=Phase.FAILED if job.state is JobState.STOPPED else Phase.DONE,
-        detail={"job_id": job.id, "state": str(job.state), **counts} | ({"note": job.note} if job.note else {}),
+        detail={"job_id": job.id, "state": str(job.state), **counts}
+        | ({"note": job.note} if job.note else {}),
     )

@@ -5,7 +5,7 @@ from typing import Final
 
 from rdq_core.domain.ids import check_id
 from rdq_core.domain.job import Job, JobState
-from rdq_core.engine.audit import Auditor
+from rdq_core.engine.auditor import Auditor
 from rdq_core.engine.ports import Clock, IdSource, JobStore, QueueSource
 from rdq_core.errors import TaskConflict, TaskNotFound
 from rdq_core.ops.advancing import Advancer
@@ -18,7 +18,15 @@ SETTLES_WITHIN: Final = timedelta(seconds=5)
 class Jobs:
     """Requests about bulk operations."""
 
-    def __init__(self, jobs: JobStore, queues: QueueSource, advancer: Advancer, *, clock: Clock, ids: IdSource) -> None:
+    def __init__(
+        self,
+        jobs: JobStore,
+        queues: QueueSource,
+        advancer: Advancer,
+        *,
+        clock: Clock,
+        ids: IdSource,
+    ) -> None:
         self._jobs = jobs
         self._queues = queues
         self._advancer = advancer
@@ -26,15 +34,24 @@ class Jobs:
         self._ids = ids
 
     def start(
-        self, queue: str, order: Order, auditor: Auditor, *, reason: str | None = None, expected: int | None = None
+        self,
+        queue: str,
+        order: Order,
+        auditor: Auditor,
+        *,
+        reason: str | None = None,
+        expected: int | None = None,
     ) -> Job:
         """Write a job down, for anybody to advance. It is on the audit log before.
 
-        Raises QueueNotFound, InputInvalid for an order that makes no sense, and StoreFailed when nothing was begun.
+        Raises QueueNotFound, InputInvalid for an order that makes no sense, and StoreFailed when
+        nothing was begun.
         """
         check_order(order, self._queues.settings(queue))
         job_id = self._ids.task_id()
-        intent = auditor.begin(order.operation, queue, reason=reason, detail={"job_id": job_id, **order.to_plain()})
+        intent = auditor.begin(
+            order.operation, queue, reason=reason, detail={"job_id": job_id, **order.to_plain()}
+        )
         now = self._clock.now()
         job = Job(
             id=job_id,
@@ -77,7 +94,9 @@ class Jobs:
             return self._turn(job_id, JobState.OPEN)
 
     def cancel(self, job_id: str, auditor: Auditor, *, reason: str | None = None) -> Job:
-        """End a job: what it hasn't touched stays as it is. Raises TaskConflict when it is over already."""
+        """End a job: what it hasn't touched stays as it is. Raises TaskConflict when it is over
+        already.
+        """
         job = self._unless_over(self.get(job_id))
         with auditor.recorded("job.cancel", job.queue, reason=reason, detail={"job_id": job.id}):
             self._turn(job_id, JobState.CANCELLED)
@@ -97,5 +116,9 @@ class Jobs:
 
     def _unless_over(self, job: Job) -> Job:
         if job.state.is_over:
-            raise TaskConflict(f"job {job.id} is {job.state} already", task_id=job.id, hint=f"rdq job watch {job.id}")
+            raise TaskConflict(
+                f"job {job.id} is {job.state} already",
+                task_id=job.id,
+                hint=f"rdq job watch {job.id}",
+            )
         return job

@@ -1,6 +1,7 @@
 """Files of many tasks, one a line: bare payloads, or task objects.
 
-A line that can't be a task is told apart and not in the way of the others. Lines are counted from 1.
+A line that can't be a task is told apart and not in the way of the others. Lines are counted from
+1.
 """
 
 import base64
@@ -34,7 +35,9 @@ _ANY_ID: Final = ids.encode_id(0)
 
 
 def payload_lines(stream: BinaryIO, template: Draft) -> Iterator[Line]:
-    """A draft for each line, which is its payload byte for byte, without the line feed. An empty line is refused."""
+    """A draft for each line, which is its payload byte for byte, without the line feed. An empty
+    line is refused.
+    """
     for number, line in _lines(stream, _MOST_PAYLOAD_LINE):
         if isinstance(line, RdqError):
             yield Line(number, line)
@@ -56,8 +59,8 @@ def task_lines(stream: BinaryIO, template: Draft, *, clock: Clock) -> Iterator[L
 
 @dataclass(frozen=True, slots=True)
 class _TaskLines:
-    """Task objects as drafts. Beside the envelope's fields they may have `key`, `run_at` or `delay`, and `payload_text`
-    or `payload_json` instead of `payload`, which is base64.
+    """Task objects as drafts. Beside the envelope's fields they may have `key`, `run_at` or
+    `delay`, and `payload_text` or `payload_json` instead of `payload`, which is base64.
     """
 
     template: Draft
@@ -101,7 +104,11 @@ class _TaskLines:
             "requested_by": template.requested_by,
             "payload_content_type": chosen or content_type,
         }
-        present = {name: value for name, value in data.items() if name not in _OWN_FIELDS and value is not None}
+        present = {
+            name: value
+            for name, value in data.items()
+            if name not in _OWN_FIELDS and value is not None
+        }
         whole = {**defaults, **present}
         for name in _NEEDED:
             if whole[name] is None:
@@ -127,7 +134,11 @@ def _object(line: bytes) -> Mapping[str, Any]:
     try:
         data = json.loads(line, parse_constant=_refuse)
     except (ValueError, RecursionError) as problem:
-        place = f": {problem.msg} at byte {problem.pos}" if isinstance(problem, json.JSONDecodeError) else ""
+        place = (
+            f": {problem.msg} at byte {problem.pos}"
+            if isinstance(problem, json.JSONDecodeError)
+            else ""
+        )
         raise InputInvalid("task", f"is not JSON{place}") from None
     if not isinstance(data, dict):
         raise InputInvalid("task", f"must be a JSON object, not {type(data).__name__}")
@@ -138,14 +149,18 @@ def _object(line: bytes) -> Mapping[str, Any]:
 
 
 def _check_spelling(data: Mapping[str, Any]) -> None:
-    """A field that nobody knows may be a newer writer's, and is kept. One that is nearly ours is a slip: kept in
-    silence, it would cost the task its delay or its key.
+    """A field that nobody knows may be a newer writer's, and is kept. One that is nearly ours is a
+    slip: kept in silence, it would cost the task its delay or its key.
     """
     from difflib import get_close_matches
 
     known = KNOWN_FIELDS | _OWN_FIELDS
     for name in data.keys() - known:
-        near = [_MEANT[name]] if name in _MEANT else get_close_matches(name.lower(), sorted(known), n=1, cutoff=_NEAR)
+        near = (
+            [_MEANT[name]]
+            if name in _MEANT
+            else get_close_matches(name.lower(), sorted(known), n=1, cutoff=_NEAR)
+        )
         if near:
             raise InputInvalid(name, f"is no field of a task; did you mean {near[0]}?")
 
@@ -162,7 +177,9 @@ def _payload(data: Mapping[str, Any]) -> tuple[bytes, str | None]:
     match given:
         case ["payload_text"]:
             if not isinstance(data["payload_text"], str):
-                raise InputInvalid("payload_text", f"must be text, not {type(data['payload_text']).__name__}")
+                raise InputInvalid(
+                    "payload_text", f"must be text, not {type(data['payload_text']).__name__}"
+                )
             return _utf8("payload_text", data["payload_text"]), _TEXT
         case ["payload_json"]:
             return _utf8("payload_json", _as_json(data["payload_json"])), _JSON
@@ -177,14 +194,18 @@ def _decoded(payload: object) -> bytes:
     try:
         return base64.b64decode(payload, validate=True)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise InputInvalid("payload", "is not base64; encode it, or give payload_text or payload_json") from None
+        raise InputInvalid(
+            "payload", "is not base64; encode it, or give payload_text or payload_json"
+        ) from None
 
 
 def _as_json(data: object) -> str:
     try:
         return json.dumps(data, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     except ValueError:
-        raise InputInvalid("payload_json", "has a number that is too large for JSON's readers") from None
+        raise InputInvalid(
+            "payload_json", "has a number that is too large for JSON's readers"
+        ) from None
 
 
 def _utf8(field: str, text: str) -> bytes:

@@ -14,8 +14,8 @@ _REMEMBERED: Final = 20
 class Mutation:
     """What a request has changed, in numbers; with `dry_run` nothing.
 
-    `skipped` are those that may not be changed as asked, `failed` those that storage refused. `refusals` holds the
-    first reasons.
+    `skipped` are those that may not be changed as asked, `failed` those that storage refused.
+    `refusals` holds the first reasons.
     """
 
     selected: int = 0
@@ -29,7 +29,12 @@ class Mutation:
     @property
     def counts(self) -> dict[str, int]:
         """The numbers, as the audit log has them."""
-        return {"selected": self.selected, "done": self.done, "skipped": self.skipped, "failed": self.failed}
+        return {
+            "selected": self.selected,
+            "done": self.done,
+            "skipped": self.skipped,
+            "failed": self.failed,
+        }
 
     def with_outcomes_of(self, part: "Mutation") -> "Mutation":
         """The same with what became of a part of those selected."""

@@ -1,4 +1,6 @@
-"""What an operator asks to be done to many dead tasks: which, how, how fast, and what has to go well first."""
+"""What an operator asks to be done to many dead tasks: which, how, how fast, and what has to go
+well first.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -34,8 +36,9 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
-    """Those that go first: so many of them are sent back and watched for `wait`. The rest follows when at least
-    `min_success` of them, from 0 to 1, succeed at their first attempt; one that isn't finished by then has not.
+    """Those that go first: so many of them are sent back and watched for `wait`. The rest follows
+    when at least `min_success` of them, from 0 to 1, succeed at their first attempt; one that isn't
+    finished by then has not.
     """
 
     first: int
@@ -44,16 +47,22 @@ class Canary:
 
     def __post_init__(self) -> None:
         if not 1 <= self.first <= MOST_CANARIES:
-            raise InputInvalid("canary", f"is {self.first}; 1 to {MOST_CANARIES} tasks can go first")
+            raise InputInvalid(
+                "canary", f"is {self.first}; 1 to {MOST_CANARIES} tasks can go first"
+            )
         if not 0 <= self.min_success <= 1:
-            raise InputInvalid("min_success", f"is {self.min_success}; it is a part of the canary, from 0 to 1")
+            raise InputInvalid(
+                "min_success", f"is {self.min_success}; it is a part of the canary, from 0 to 1"
+            )
         if not _WAITS[0] <= self.wait <= _WAITS[1]:
             raise InputInvalid("canary_wait", "must be from 1s to 24h")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One bulk operation, as it was asked for. `rate` is how many a second, minute or hour, such as `50/s`."""
+    """One bulk operation, as it was asked for. `rate` is how many a second, minute or hour, such as
+    `50/s`.
+    """
 
     operation: Operation
     selection: Selection
@@ -71,12 +80,20 @@ class Order:
         """The order as JSON data. A payload is never part of it."""
         plain: dict[str, Any] = {"select": _plain_selection(self.selection), "rate": self.rate}
         if self.edit != NO_EDIT:
-            plain["edit"] = {name: value for name, value in asdict(self.edit).items() if value and name != "payload"}
+            plain["edit"] = {
+                name: value
+                for name, value in asdict(self.edit).items()
+                if value and name != "payload"
+            }
         if self.force:
             plain["force"] = True
         if self.canary is not None:
             wait = format_duration(self.canary.wait)
-            plain["canary"] = {"first": self.canary.first, "wait": wait, "min_success": self.canary.min_success}
+            plain["canary"] = {
+                "first": self.canary.first,
+                "wait": wait,
+                "min_success": self.canary.min_success,
+            }
         return plain
 
     @classmethod
@@ -89,7 +106,9 @@ class Order:
             edit=Edit(**plain.get("edit", {})),
             force=plain.get("force") is True,
             rate=plain["rate"],
-            canary=None if canary is None else Canary(**{**canary, "wait": parse_duration(canary["wait"])}),
+            canary=None
+            if canary is None
+            else Canary(**{**canary, "wait": parse_duration(canary["wait"])}),
         )
 
 
@@ -99,8 +118,13 @@ def check_order(order: Order, settings: QueueSettings) -> None:
     check_rate(order.rate)
     if order.selection.ids:
         raise InputInvalid("ids", "are treated at once, not by a job")
-    if order.operation is Operation.PURGE and (order.canary or order.force or order.edit != NO_EDIT):
-        raise InputInvalid("purge", "takes neither a canary nor an edit nor force: nothing is run of what is removed")
+    if order.operation is Operation.PURGE and (
+        order.canary or order.force or order.edit != NO_EDIT
+    ):
+        raise InputInvalid(
+            "purge",
+            "takes neither a canary nor an edit nor force: nothing is run of what is removed",
+        )
 
 
 def check_rate(rate: str) -> None:
@@ -114,7 +138,9 @@ def check_rate(rate: str) -> None:
 
 
 def check_edit(edit: Edit, settings: QueueSettings, *, is_one: bool) -> None:
-    """Raises InputInvalid for changes that a task of the queue can't have, or that only one task can have."""
+    """Raises InputInvalid for changes that a task of the queue can't have, or that only one task
+    can have.
+    """
     if edit.handler_ref is not None:
         limits.check_name("handler_ref", edit.handler_ref)
     if edit.handler_version is not None:
@@ -137,9 +163,15 @@ def rate_of(settings: QueueSettings) -> str:
 
 def _plain_selection(selection: Selection) -> dict[str, Any]:
     filters = asdict(selection.filters)
-    named = {name: format_time(v) if isinstance(v, datetime) else v for name, v in filters.items() if v is not None}
+    named = {
+        name: format_time(v) if isinstance(v, datetime) else v
+        for name, v in filters.items()
+        if v is not None
+    }
     return (
-        named | ({"all": True} if selection.everything else {}) | ({"ids": [*selection.ids]} if selection.ids else {})
+        named
+        | ({"all": True} if selection.everything else {})
+        | ({"ids": [*selection.ids]} if selection.ids else {})
     )
 
 
@@ -152,4 +184,6 @@ def _selection(plain: Mapping[str, Any]) -> Selection:
         since=moments.get("since"),
         until=moments.get("until"),
     )
-    return Selection(ids=tuple(plain.get("ids", ())), filters=filters, everything=plain.get("all") is True)
+    return Selection(
+        ids=tuple(plain.get("ids", ())), filters=filters, everything=plain.get("all") is True
+    )

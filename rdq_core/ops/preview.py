@@ -22,11 +22,12 @@ _UNIT_BYTES: Final = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What is meant, in numbers. `refused` of the `selected` were redriven too often already; `young` ones died too
-    recently to be meant. `pins` counts the versions that tasks are pinned to, by handler ref and version.
+    """What is meant, in numbers. `refused` of the `selected` were redriven too often already;
+    `young` ones died too recently to be meant. `pins` counts the versions that tasks are pinned to,
+    by handler ref and version.
 
-    `write_units` is what it takes to send them back, or to remove them; of a redrive also the claim and the success
-    that follow at best.
+    `write_units` is what it takes to send them back, or to remove them; of a redrive also the claim
+    and the success that follow at best.
     """
 
     selected: int = 0
@@ -63,7 +64,9 @@ class Preview:
         }
 
 
-def preview(entries: Iterable[DeadEntry], order: Order, settings: QueueSettings, *, cutoff: datetime) -> Preview:
+def preview(
+    entries: Iterable[DeadEntry], order: Order, settings: QueueSettings, *, cutoff: datetime
+) -> Preview:
     """Look through the entries, without keeping them. Those after `cutoff` are too young."""
     seen, pins = Preview(), Counter[tuple[str, str]]()
     for entry in entries:
@@ -76,12 +79,20 @@ def preview(entries: Iterable[DeadEntry], order: Order, settings: QueueSettings,
         pin = (order.edit.handler_ref or entry.handler_ref, _pin(entry, order))
         if pin[1] and (pin in pins or len(pins) < _MOST_PINS):
             pins[pin] += 1
-    return replace(seen, pins=pins, gone=_gone(pins, settings) if order.operation is Operation.REDRIVE else ())
+    return replace(
+        seen, pins=pins, gone=_gone(pins, settings) if order.operation is Operation.REDRIVE else ()
+    )
 
 
 def _with(seen: Preview, entry: DeadEntry, order: Order, max_redrives: int) -> Preview:
-    is_refused = order.operation is Operation.REDRIVE and not order.force and entry.redrive_count >= max_redrives
-    units = _UNITS[order.operation] + (_A_RUN if order.operation is Operation.REDRIVE else _remains(entry))
+    is_refused = (
+        order.operation is Operation.REDRIVE
+        and not order.force
+        and entry.redrive_count >= max_redrives
+    )
+    units = _UNITS[order.operation] + (
+        _A_RUN if order.operation is Operation.REDRIVE else _remains(entry)
+    )
     return replace(
         seen,
         selected=seen.selected + 1,
@@ -103,8 +114,12 @@ def _pin(entry: DeadEntry, order: Order) -> str:
 
 
 def _gone(pins: Mapping[tuple[str, str], int], settings: QueueSettings) -> tuple[str, ...]:
-    """Pinned versions that none of the queue's functions has any more. Of a worker's handlers nothing is known here."""
+    """Pinned versions that none of the queue's functions has any more. Of a worker's handlers
+    nothing is known here.
+    """
     known = {ref: target.handler_version for ref, target in settings.handlers.items()}
     return tuple(
-        f"{ref} {version}" for ref, version in sorted(pins) if ref in known and known[ref] not in (None, version)
+        f"{ref} {version}"
+        for ref, version in sorted(pins)
+        if ref in known and known[ref] not in (None, version)
     )

@@ -1,7 +1,8 @@
-"""What deploys and operators change about queues: apply a file, set an override, pause, resume, delete.
+"""What deploys and operators change about queues: apply a file, set an override, pause, resume,
+delete.
 
-The invariant: a file is checked whole before the first of its queues is written, queues that it does not name stay as
-they are, and each write is on the audit log before it is made.
+The invariant: a file is checked whole before the first of its queues is written, queues that it
+does not name stay as they are, and each write is on the audit log before it is made.
 """
 
 import json
@@ -14,11 +15,19 @@ from rdq_core.config.document import Document, assign
 from rdq_core.config.merge import changes
 from rdq_core.config.stored import Override, StoredQueue, overridden
 from rdq_core.domain import limits
-from rdq_core.engine.audit import MAX_REASON_BYTES, Auditor
+from rdq_core.engine.auditor import MAX_REASON_BYTES, Auditor
 from rdq_core.engine.ports import Clock, QueueStore, Sleeper, TaskStore
 from rdq_core.engine.removal import REFUSES_FOR, Removals
 from rdq_core.errors import ConfigConflict, InputInvalid, RdqError
-from rdq_core.ops.queues import Change, Difference, checked, difference, existing, override_view, time_view
+from rdq_core.ops.queues import (
+    Change,
+    Difference,
+    checked,
+    difference,
+    existing,
+    override_view,
+    time_view,
+)
 
 FOR_EVER: Final = timedelta.max
 """As `lasts` of a set: until somebody undoes it."""
@@ -30,7 +39,9 @@ _LONGEST_NOTED: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What became of one queue of a file. `revision` is the declared layer's now; `error` is a conflict's."""
+    """What became of one queue of a file. `revision` is the declared layer's now; `error` is a
+    conflict's.
+    """
 
     queue: str
     result: Change
@@ -66,23 +77,29 @@ class QueueEditor:
         self._clock = clock
         self._sleeper = sleeper
 
-    # -- declared ---------------------------------------------------------------------------------------------------
+    # -- declared ----------------------------------------------------------------------------------
 
     def apply(self, document: Document) -> tuple[Applied, ...]:
-        """Declare what a file says, queue by queue, in its order. Applying it again changes nothing.
+        """Declare what a file says, queue by queue, in its order. Applying it again changes
+        nothing.
 
-        A queue that can't be read raises CorruptItem before anything is written. One that somebody else is writing is
-        reported as a conflict, and the others are applied all the same.
+        A queue that can't be read raises CorruptItem before anything is written. One that somebody
+        else is writing is reported as a conflict, and the others are applied all the same.
         """
         before = {queue: self._queues.stored(queue) for queue in checked(document).queues}
         differences = [difference(stored, queue, document) for queue, stored in before.items()]
         return tuple(self._declare(each, before[each.queue], document) for each in differences)
 
-    def _declare(self, wanted: Difference, before: StoredQueue | None, document: Document) -> Applied:
+    def _declare(
+        self, wanted: Difference, before: StoredQueue | None, document: Document
+    ) -> Applied:
         queue, seen = wanted.queue, 0 if before is None else before.revision
         if wanted.result is Change.UNCHANGED:
             return Applied(
-                queue=queue, result=wanted.result, revision=seen, is_override_suspended=wanted.is_override_suspended
+                queue=queue,
+                result=wanted.result,
+                revision=seen,
+                is_override_suspended=wanted.is_override_suspended,
             )
         declared, defaults = document.queues[queue], document.defaults
         noted = {"result": str(wanted.result), **_noted(wanted.changes)}
@@ -95,10 +112,16 @@ class QueueEditor:
             present = self._queues.stored(queue)
             revision = 0 if present is None else present.revision
             return Applied(queue=queue, result=Change.CONFLICT, revision=revision, error=conflict)
-        return Applied(queue=queue, result=wanted.result, revision=after.revision, is_override_suspended=suspended)
+        return Applied(
+            queue=queue,
+            result=wanted.result,
+            revision=after.revision,
+            is_override_suspended=suspended,
+        )
 
     def own(self, queue: str, owner: str, *, is_new: bool) -> None:
-        """Note that a resource of a template declares the queue. One that people have made stays theirs.
+        """Note that a resource of a template declares the queue. One that people have made stays
+        theirs.
 
         Raises ConfigConflict when others write the queue at every try.
         """
@@ -106,74 +129,101 @@ class QueueEditor:
             stored = existing(self._queues, queue)
             others = tuple(each for each in stored.owners if each != owner and not is_new)
             owners = (*others, owner) if is_new or stored.owners else ()
-            if self._queues.put_owners(stored, owners if set(owners) != set(stored.owners) else stored.owners):
+            if self._queues.put_owners(
+                stored, owners if set(owners) != set(stored.owners) else stored.owners
+            ):
                 return
         raise _written(queue)
 
     def disown(self, queue: str, owner: str) -> bool:
-        """Whether a resource that leaves the queue alone was the last one that declared it, and stays so noted until
-        the queue is deleted. Raises as `own` does.
+        """Whether a resource that leaves the queue alone was the last one that declared it, and
+        stays so noted until the queue is deleted. Raises as `own` does.
         """
         for _ in range(_TRIES):
             stored = existing(self._queues, queue)
             if owner not in stored.owners or stored.owners == (owner,):
                 return owner in stored.owners
-            if self._queues.put_owners(stored, tuple(each for each in stored.owners if each != owner)):
+            if self._queues.put_owners(
+                stored, tuple(each for each in stored.owners if each != owner)
+            ):
                 return False
         raise _written(queue)
 
-    # -- override ---------------------------------------------------------------------------------------------------
+    # -- override ----------------------------------------------------------------------------------
 
     def set(
         self, queue: str, assignments: Sequence[str], *, reason: str, lasts: timedelta | None = None
     ) -> dict[str, Any]:
-        """Put KEY=VALUE on top of what is declared, an empty value taking a key out again. Other keys stay.
+        """Put KEY=VALUE on top of what is declared, an empty value taking a key out again. Other
+        keys stay.
 
-        A queue has one override, with the reason that was given last. It ends after `lasts`; without one it ends when
-        it would have ended. Raises QueueNotFound, ConfigInvalid, and ConfigConflict when somebody sets it as well.
+        A queue has one override, with the reason that was given last. It ends after `lasts`;
+        without one it ends when it would have ended. Raises QueueNotFound, ConfigInvalid, and
+        ConfigConflict when somebody sets it as well.
         """
         _check_reason(reason)
         if not assignments:
-            raise InputInvalid("set", "nothing to set; give KEY=VALUE, such as retry.max_attempts=8")
+            raise InputInvalid(
+                "set", "nothing to set; give KEY=VALUE, such as retry.max_attempts=8"
+            )
         before, now = existing(self._queues, queue), self._clock.now()
-        present = None if before.override is None or before.override.is_over(now) else before.override
+        present = (
+            None if before.override is None or before.override.is_over(now) else before.override
+        )
         layer = assign(present.layer if present else {}, assignments)
         ends_at = _ends_at(now, lasts, present)
         return self._override(
-            before, Override(layer=layer, reason=reason, expires_at=ends_at) if layer else None, reason
+            before,
+            Override(layer=layer, reason=reason, expires_at=ends_at) if layer else None,
+            reason,
         )
 
     def clear(self, queue: str, *, reason: str | None = None) -> dict[str, Any]:
-        """Take away all that people have set. Raises QueueNotFound, and ConfigConflict as `set` does."""
+        """Take away all that people have set. Raises QueueNotFound, and ConfigConflict as `set`
+        does.
+        """
         return self._override(existing(self._queues, queue), None, reason)
 
-    def _override(self, before: StoredQueue, override: Override | None, reason: str | None) -> dict[str, Any]:
+    def _override(
+        self, before: StoredQueue, override: Override | None, reason: str | None
+    ) -> dict[str, Any]:
         seen, now = before.override_revision, self._clock.now()
         after = overridden(before, override, expected_revision=seen)
         old, new = before.settings(now).to_plain(), after.settings(now).to_plain()
         changed = changes(old, new)
         if after is not before:
-            noted = {"until": time_view(override.expires_at if override else None), **_noted(changed)}
+            noted = {
+                "until": time_view(override.expires_at if override else None),
+                **_noted(changed),
+            }
             operation = "queue.clear" if override is None else "queue.set"
-            with self._auditor.recorded(operation, before.queue, reason=reason, detail=noted) as result:
+            with self._auditor.recorded(
+                operation, before.queue, reason=reason, detail=noted
+            ) as result:
                 after = self._queues.put_override(before.queue, override, expected_revision=seen)
                 result["override_revision"] = after.override_revision
         return {
             "queue": before.queue,
             "changed": after is not before,
             "override": override_view(after, now),
-            "changes": [{"key": key, "before": was, "after": is_} for key, (was, is_) in changed.items()],
+            "changes": [
+                {"key": key, "before": was, "after": is_} for key, (was, is_) in changed.items()
+            ],
         }
 
-    # -- pause ------------------------------------------------------------------------------------------------------
+    # -- pause -------------------------------------------------------------------------------------
 
     def pause(self, queue: str, *, reason: str | None = None) -> dict[str, Any]:
-        """Stop claims and reclaims, not submits and cancels. Pausing a paused queue keeps the time. QueueNotFound."""
+        """Stop claims and reclaims, not submits and cancels. Pausing a paused queue keeps the time.
+        QueueNotFound.
+        """
         before = existing(self._queues, queue)
         if before.paused_at is not None and reason in (None, before.pause_reason):
             return _pause_view(before, changed=False)
         with self._auditor.recorded("queue.pause", queue, reason=reason):
-            after = self._queues.pause(queue, paused=True, now=before.paused_at or self._clock.now(), reason=reason)
+            after = self._queues.pause(
+                queue, paused=True, now=before.paused_at or self._clock.now(), reason=reason
+            )
         return _pause_view(after, changed=True)
 
     def resume(self, queue: str) -> dict[str, Any]:
@@ -185,12 +235,14 @@ class QueueEditor:
             after = self._queues.pause(queue, paused=False, now=self._clock.now())
         return _pause_view(after, changed=True)
 
-    # -- deletion ---------------------------------------------------------------------------------------------------
+    # -- deletion ----------------------------------------------------------------------------------
 
     def delete(self, queue: str, *, reason: str | None = None) -> dict[str, Any]:
-        """Refuse submits from now on; asked again once nothing is left, and six minutes later at the earliest, delete.
+        """Refuse submits from now on; asked again once nothing is left, and six minutes later at
+        the earliest, delete.
 
-        Sweeps do the second step as well. A queue that is deleted already is answered as such. Raises QueueNotFound.
+        Sweeps do the second step as well. A queue that is deleted already is answered as such.
+        Raises QueueNotFound.
         """
         stored = self._queues.stored(queue)
         if stored is None or not stored.is_leaving:
@@ -247,10 +299,16 @@ def _pause_view(stored: StoredQueue, *, changed: bool) -> dict[str, Any]:
 
 
 def _noted(changed: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
-    """What an audit record says of changes: by key the old and the new value; of many the first, long values cut."""
+    """What an audit record says of changes: by key the old and the new value; of many the first,
+    long values cut.
+    """
     first = list(changed.items())[:_MOST_NOTED]
-    noted: dict[str, Any] = {"changes": {key: [_short(old), _short(new)] for key, (old, new) in first}}
-    return noted if len(first) == len(changed) else noted | {"more_changes": len(changed) - len(first)}
+    noted: dict[str, Any] = {
+        "changes": {key: [_short(old), _short(new)] for key, (old, new) in first}
+    }
+    return (
+        noted if len(first) == len(changed) else noted | {"more_changes": len(changed) - len(first)}
+    )
 
 
 def _short(value: Any) -> Any:

@@ -1,4 +1,5 @@
-"""What people ask about queues: what is configured and in force, how a file differs from it, how full they are.
+"""What people ask about queues: what is configured and in force, how a file differs from it, how
+full they are.
 
 Nothing here changes anything: `queue_edits` does.
 """
@@ -35,9 +36,11 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """How one queue of a file differs from what is declared: by key, what is stored and what the file says.
+    """How one queue of a file differs from what is declared: by key, what is stored and what the
+    file says.
 
-    Keys that start with `defaults.` are of the file's defaults. None stands for a key that isn't there.
+    Keys that start with `defaults.` are of the file's defaults. None stands for a key that isn't
+    there.
     """
 
     queue: str
@@ -52,18 +55,32 @@ class Difference:
             "queue": self.queue,
             "result": str(self.result),
             "revision": self.revision,
-            "changes": [{"key": key, "stored": old, "file": new} for key, (old, new) in self.changes.items()],
+            "changes": [
+                {"key": key, "stored": old, "file": new} for key, (old, new) in self.changes.items()
+            ],
         }
         return shape | ({"override_suspended": True} if self.is_override_suspended else {})
 
 
 def difference(stored: StoredQueue | None, queue: str, document: Document) -> Difference:
-    """What applying the file would do to one of its queues. Whether the override would be suspended is told too."""
+    """What applying the file would do to one of its queues. Whether the override would be suspended
+    is told too.
+    """
     declared, defaults = document.queues[queue], document.defaults
     is_there = stored is not None and not stored.is_deleted
     revision = 0 if stored is None or not is_there else stored.revision
-    after = redeclared(stored, queue, declared, defaults, expected_revision=0 if stored is None else stored.revision)
-    theirs = {**stored.declared, "defaults": stored.file_defaults} if stored is not None and is_there else {}
+    after = redeclared(
+        stored,
+        queue,
+        declared,
+        defaults,
+        expected_revision=0 if stored is None else stored.revision,
+    )
+    theirs = (
+        {**stored.declared, "defaults": stored.file_defaults}
+        if stored is not None and is_there
+        else {}
+    )
     return Difference(
         queue=queue,
         result=_result(stored, after),
@@ -84,7 +101,9 @@ def _result(before: StoredQueue | None, after: StoredQueue) -> Change:
 def checked(document: Document) -> Document:
     """The document, if it declares any queue. Everything else was checked when it was read."""
     if not document.queues:
-        raise ConfigInvalid("queues", "the file names no queue; accepted: the names of queues, each with its keys")
+        raise ConfigInvalid(
+            "queues", "the file names no queue; accepted: the names of queues, each with its keys"
+        )
     return document
 
 
@@ -97,8 +116,13 @@ class QueueDesk:
         self._clock = clock
 
     def diff(self, document: Document) -> tuple[Difference, ...]:
-        """How each queue of a file differs from what is declared. Queues that it doesn't name are no difference."""
-        return tuple(difference(self._queues.stored(queue), queue, document) for queue in checked(document).queues)
+        """How each queue of a file differs from what is declared. Queues that it doesn't name are
+        no difference.
+        """
+        return tuple(
+            difference(self._queues.stored(queue), queue, document)
+            for queue in checked(document).queues
+        )
 
     def get(self, queue: str) -> dict[str, Any]:
         """The layers of a queue and the settings that they come to. Raises QueueNotFound."""
@@ -112,10 +136,11 @@ class QueueDesk:
         return {"items": items, "next_cursor": None}
 
     def status(self, queue: str | None = None) -> dict[str, Any]:
-        """How one queue is, or all, by name: how full, since when the oldest is due, and what people have done to it.
+        """How one queue is, or all, by name: how full, since when the oldest is due, and what
+        people have done to it.
 
-        `unserved` tells that something has been due for five minutes, nothing runs, and nobody has paused it. Raises
-        QueueNotFound.
+        `unserved` tells that something has been due for five minutes, nothing runs, and nobody has
+        paused it. Raises QueueNotFound.
         """
         names = [queue] if queue is not None else sorted(self._queues.all())
         return {"items": [self._state(name) for name in names], "next_cursor": None}
@@ -137,7 +162,9 @@ class QueueDesk:
         }
 
     def ladder(self, queue: str) -> dict[str, Any]:
-        """When each attempt of a task comes that is due now and always fails, and when it dies. QueueNotFound."""
+        """When each attempt of a task comes that is due now and always fails, and when it dies.
+        QueueNotFound.
+        """
         steps = ladder(existing(self._queues, queue).settings(self._clock.now()))
         last = _rung(steps.last)
         del last["attempt"]
@@ -148,9 +175,11 @@ class QueueDesk:
         }
 
     def stats(self, queue: str) -> dict[str, Any]:
-        """How many tasks of a queue wait, run and are dead, and for how long the oldest has been due.
+        """How many tasks of a queue wait, run and are dead, and for how long the oldest has been
+        due.
 
-        `oldest_pending_age_seconds` is 0 while nothing is due yet, None while nothing waits. Raises QueueNotFound.
+        `oldest_pending_age_seconds` is 0 while nothing is due yet, None while nothing waits. Raises
+        QueueNotFound.
         """
         settings = self._queues.settings(queue)
         counts = self._store.counts(queue)
@@ -231,8 +260,14 @@ def _override_state(stored: StoredQueue, now: datetime) -> str | None:
 
 
 def _rung(rung: Rung) -> dict[str, Any]:
-    offsets: dict[str, timedelta] = {"earliest": rung.earliest, "middle": rung.middle, "latest": rung.latest}
-    return {"attempt": rung.attempt} | {f"{name}_ms": span_millis(offset) for name, offset in offsets.items()}
+    offsets: dict[str, timedelta] = {
+        "earliest": rung.earliest,
+        "middle": rung.middle,
+        "latest": rung.latest,
+    }
+    return {"attempt": rung.attempt} | {
+        f"{name}_ms": span_millis(offset) for name, offset in offsets.items()
+    }
 
 
 def _age(oldest_due_at: datetime | None, now: datetime) -> float | None:

@@ -1,4 +1,6 @@
-"""Which dead tasks an operator means: conditions on their entries, and the choice of exactly one way to select."""
+"""Which dead tasks an operator means: conditions on their entries, and the choice of exactly one
+way to select.
+"""
 
 import hashlib
 import json
@@ -22,8 +24,8 @@ _KINDS: Final = "exactly one of task ids, filters, a group, or all"
 class Filters:
     """Conditions that an entry must meet, all of them; None asks nothing.
 
-    `type` is a glob on the error's type, `handler` a handler ref, `group` a fingerprint. `since` and `until` bound the
-    time of death, both included.
+    `type` is a glob on the error's type, `handler` a handler ref, `group` a fingerprint. `since`
+    and `until` bound the time of death, both included.
     """
 
     type: str | None = None
@@ -49,7 +51,9 @@ class Filters:
 
     def digest(self) -> str:
         """The same for the same conditions, whoever computes it."""
-        moments = [None if moment is None else format_time(moment) for moment in (self.since, self.until)]
+        moments = [
+            None if moment is None else format_time(moment) for moment in (self.since, self.until)
+        ]
         text = json.dumps([self.type, self.handler, *moments, self.group])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -59,8 +63,8 @@ NO_FILTERS: Final = Filters()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What a redrive or purge is about. Raises InputInvalid unless it is exactly one of ids, filters, a group, all: an
-    operator who names nothing must not hit everything.
+    """What a redrive or purge is about. Raises InputInvalid unless it is exactly one of ids,
+    filters, a group, all: an operator who names nothing must not hit everything.
     """
 
     ids: tuple[str, ...] = ()
@@ -76,12 +80,18 @@ class Selection:
         }
         kinds = [kind for kind, is_given in given.items() if is_given]
         if len(kinds) != 1:
-            raise InputInvalid("selection", f"give {_KINDS}; {' and '.join(kinds) or 'nothing'} was given")
-        object.__setattr__(self, "ids", tuple(dict.fromkeys(ids.check_id(task_id) for task_id in self.ids)))
+            raise InputInvalid(
+                "selection", f"give {_KINDS}; {' and '.join(kinds) or 'nothing'} was given"
+            )
+        object.__setattr__(
+            self, "ids", tuple(dict.fromkeys(ids.check_id(task_id) for task_id in self.ids))
+        )
 
 
 def named(task_ids: Sequence[str]) -> tuple[str, ...]:
-    """The tasks that one request names, each once, in canonical form. Raises InputInvalid for none and too many."""
+    """The tasks that one request names, each once, in canonical form. Raises InputInvalid for none
+    and too many.
+    """
     if not 1 <= len(task_ids) <= MOST_IDS:
         raise InputInvalid("ids", f"are {len(task_ids)}; 1 to {MOST_IDS} can be named at once")
     return Selection(ids=tuple(task_ids)).ids

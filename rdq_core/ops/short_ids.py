@@ -1,4 +1,5 @@
-"""Ids as people type them: the last letters, or the first, so many that they mean one of those that can be listed.
+"""Ids as people type them: the last letters, or the first, so many that they mean one of those that
+can be listed.
 
 The invariant: what could mean two tasks means none.
 """
@@ -38,22 +39,33 @@ class ShortIds:
         self._clock = clock
 
     def find(self, short: str, queue: str | None = None) -> str:
-        """The one id that is meant; of a queue, or of any. It looks through some thousand tasks of each queue.
+        """The one id that is meant; of a queue, or of any. It looks through some thousand tasks of
+        each queue.
 
-        Raises TaskNotFound when there is none, InputInvalid when there are several or it is no part of an id.
+        Raises TaskNotFound when there is none, InputInvalid when there are several or it is no part
+        of an id.
         """
         if not is_short(short):
             raise InputInvalid("id", f"{FEWEST} letters of an id at least, its last or its first")
         queues = [queue] if queue is not None else sorted(self._queues.all())
-        found = {task_id for name in queues for task_id in self._ids(name) if is_meant(short, task_id)}
+        found = {
+            task_id for name in queues for task_id in self._ids(name) if is_meant(short, task_id)
+        }
         if not found:
-            raise TaskNotFound(f"no task that waits, runs or is dead has an id like {short}", hint="give the whole id")
+            raise TaskNotFound(
+                f"no task that waits, runs or is dead has an id like {short}",
+                hint="give the whole id",
+            )
         if len(found) > 1:
-            raise InputInvalid("id", f"{short} can mean {len(found)} tasks", hint="give more of its letters")
+            raise InputInvalid(
+                "id", f"{short} can mean {len(found)} tasks", hint="give more of its letters"
+            )
         return found.pop()
 
     def _ids(self, queue: str) -> Iterator[str]:
-        yield from (entry.task_id for entry in islice(entries_of(self._store, queue), LOOKED_THROUGH))
+        yield from (
+            entry.task_id for entry in islice(entries_of(self._store, queue), LOOKED_THROUGH)
+        )
         yield from islice(self._live(queue), LOOKED_THROUGH)
 
     def _live(self, queue: str) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""Submitting many drafts: a run of them at a time, answered in their order, the bad ones listed and not in the way.
+"""Submitting many drafts: a run of them at a time, answered in their order, the bad ones listed and
+not in the way.
 
 The invariant: what is reported as submitted is stored, and of a refused draft nothing is.
 """
@@ -10,15 +11,22 @@ from typing import Final
 
 from rdq_core.engine.ports import Submission
 from rdq_core.engine.submit import Draft, Submitter
-from rdq_core.errors import InputInvalid, QueueNotFound, RdqError, StoreFailed, TaskConflict, Unavailable
+from rdq_core.errors import (
+    InputInvalid,
+    QueueNotFound,
+    RdqError,
+    StoreFailed,
+    TaskConflict,
+    Unavailable,
+)
 
 _REFUSALS: Final = (InputInvalid, QueueNotFound, TaskConflict)
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A draft with the number of the line that it came from, or why that line is none. The number is None where there
-    was no file.
+    """A draft with the number of the line that it came from, or why that line is none. The number
+    is None where there was no file.
     """
 
     number: int | None
@@ -46,8 +54,8 @@ class Rejected:
 
 @dataclass(slots=True)
 class BulkReport:
-    """What became of each line, in order. `stopped_by` is set when storage failed: the lines after the last one listed
-    were not submitted.
+    """What became of each line, in order. `stopped_by` is set when storage failed: the lines after
+    the last one listed were not submitted.
     """
 
     submitted: list[Submitted] = field(default_factory=list)
@@ -62,16 +70,23 @@ class BulkSubmitter:
         self._submitter = submitter
 
     def submit(
-        self, lines: Iterable[Line], *, atomic: bool = False, on_progress: Callable[[int], None] | None = None
+        self,
+        lines: Iterable[Line],
+        *,
+        atomic: bool = False,
+        on_progress: Callable[[int], None] | None = None,
     ) -> BulkReport:
-        """Store what can be stored. With `atomic` every line is checked first, and one bad line keeps all of them out.
+        """Store what can be stored. With `atomic` every line is checked first, and one bad line
+        keeps all of them out.
 
-        A failure of storage ends it: its lines are rejected, and `stopped_by` tells. `on_progress` is called with the
-        number of lines that are done.
+        A failure of storage ends it: its lines are rejected, and `stopped_by` tells. `on_progress`
+        is called with the number of lines that are done.
         """
         if atomic:
             lines = list(lines)
-            report = BulkReport(rejected=[refusal for line in lines if (refusal := self._refusal(line))])
+            report = BulkReport(
+                rejected=[refusal for line in lines if (refusal := self._refusal(line))]
+            )
             if report.rejected:
                 return report
         return self._submit_all(lines, on_progress or _nobody)
@@ -116,7 +131,12 @@ def rejection(line: int | None, error: RdqError) -> Rejected:
     field_name = error.field if isinstance(error, InputInvalid) else None
     if isinstance(error, QueueNotFound):
         field_name = "queue"
-    return Rejected(line, error.code, field_name, error.problem if isinstance(error, InputInvalid) else error.message)
+    return Rejected(
+        line,
+        error.code,
+        field_name,
+        error.problem if isinstance(error, InputInvalid) else error.message,
+    )
 
 
 def _nobody(_done: int) -> None:

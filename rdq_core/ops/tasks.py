@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from rdq_core.domain.task import Status, Task
 from rdq_core.domain.times import format_time
-from rdq_core.engine.audit import Auditor
+from rdq_core.engine.auditor import Auditor
 from rdq_core.engine.cancel import Canceller
 from rdq_core.engine.ports import Candidate, Clock, IdSource, QueueSource, TaskStore
 from rdq_core.errors import TaskConflict, TaskNotFound
@@ -56,7 +56,7 @@ class TaskDesk:
         self._clock = clock
         self._ids = ids
 
-    # -- looking ----------------------------------------------------------------------------------------------------
+    # -- looking -----------------------------------------------------------------------------------
 
     def get(self, task_id: str) -> Task:
         """A task with its history. Raises TaskNotFound."""
@@ -65,10 +65,14 @@ class TaskDesk:
             raise TaskNotFound(f"no task {task_id}", task_id=task_id)
         return task
 
-    def live(self, queue: str, chosen: TaskFilter, *, page_size: int = 50, cursor: str | None = None) -> dict[str, Any]:
-        """A page of what waits and runs, shard by shard, in each of them what is due first before the others.
+    def live(
+        self, queue: str, chosen: TaskFilter, *, page_size: int = 50, cursor: str | None = None
+    ) -> dict[str, Any]:
+        """A page of what waits and runs, shard by shard, in each of them what is due first before
+        the others.
 
-        It comes from the index, which follows the tasks by moments. Raises QueueNotFound, InputInvalid, StaleCursor.
+        It comes from the index, which follows the tasks by moments. Raises QueueNotFound,
+        InputInvalid, StaleCursor.
         """
         check_page_size(page_size)
         found, more = self._page(queue, chosen, page_size, cursor)
@@ -83,21 +87,26 @@ class TaskDesk:
         shard, handle = (0, None) if place is None else place.handle
         found: list[Candidate] = []
         while shard < shards and len(found) < size:
-            page = self._store.candidates(queue, shard, until=now + _AHEAD, limit=size - len(found), after=handle)
+            page = self._store.candidates(
+                queue, shard, until=now + _AHEAD, limit=size - len(found), after=handle
+            )
             found += filter(chosen.admits, page.items)
             shard, handle = (shard, page.next) if page.next is not None else (shard + 1, None)
         more = None if shard >= shards else [shard, handle]
         return found, self._cursors.write(more, query=query, as_of=now)
 
-    # -- stopping ---------------------------------------------------------------------------------------------------
+    # -- stopping ----------------------------------------------------------------------------------
 
-    def cancel(self, task_ids: Sequence[str], *, dry_run: bool = False, reason: str | None = None) -> Mutation:
-        """Stop tasks that wait or run. `dry_run` counts those that it would stop and changes nothing.
+    def cancel(
+        self, task_ids: Sequence[str], *, dry_run: bool = False, reason: str | None = None
+    ) -> Mutation:
+        """Stop tasks that wait or run. `dry_run` counts those that it would stop and changes
+        nothing.
 
-        A task that has ended is skipped, its refusal naming the state. The others are on the audit logs of their queues
-        before the first of each queue is stopped. Raises InputInvalid for what is no id, none or too many, before
-        anything is changed; StoreFailed and Unavailable when it can't be put on record: then ask again, which stops
-        what is left.
+        A task that has ended is skipped, its refusal naming the state. The others are on the audit
+        logs of their queues before the first of each queue is stopped. Raises InputInvalid for what
+        is no id, none or too many, before anything is changed; StoreFailed and Unavailable when it
+        can't be put on record: then ask again, which stops what is left.
         """
         wanted = named(task_ids)
         tally = Mutation(selected=len(wanted), dry_run=dry_run)
@@ -120,7 +129,8 @@ class TaskDesk:
         reason: str | None = None,
         cursor: str | None = None,
     ) -> tuple[Mutation, str | None]:
-        """Stop the next tasks of a queue that meet the conditions, and say where to go on: None at the end.
+        """Stop the next tasks of a queue that meet the conditions, and say where to go on: None at
+        the end.
 
         They are on the audit log before the first is stopped. Raises QueueNotFound, StaleCursor.
         """
@@ -128,9 +138,13 @@ class TaskDesk:
         if dry_run or not found:
             return Mutation(selected=len(found), dry_run=dry_run), more
         detail = {"status": chosen.status and str(chosen.status), "handler": chosen.handler}
-        return self._stop(queue, [each.task_id for each in found], reason=reason, detail=detail), more
+        return self._stop(
+            queue, [each.task_id for each in found], reason=reason, detail=detail
+        ), more
 
-    def _stop(self, queue: str, task_ids: Sequence[str], *, reason: str | None, detail: Mapping[str, Any]) -> Mutation:
+    def _stop(
+        self, queue: str, task_ids: Sequence[str], *, reason: str | None, detail: Mapping[str, Any]
+    ) -> Mutation:
         """Stop tasks of one queue, which are on record before the first of them is."""
         op_id = self._ids.nonce()
         done = Mutation(selected=len(task_ids))
@@ -159,7 +173,9 @@ class TaskDesk:
 
 
 def candidate_view(candidate: Candidate) -> dict[str, Any]:
-    """A waiting or running task as the index has it. `due_at` is the end of the lease of one that runs."""
+    """A waiting or running task as the index has it. `due_at` is the end of the lease of one that
+    runs.
+    """
     return {
         "id": candidate.task_id,
         "queue": candidate.queue,

@@ -24,7 +24,10 @@ def listed(items: Iterable[Mapping[str, Any]], next_cursor: str | None = None) -
 def task_view(task: Task, *, show_payload: bool = False) -> dict[str, Any]:
     """The envelope, with the payload's size and SHA-256 in its place unless it is asked for."""
     envelope = to_envelope(task)
-    size = {"payload_size": len(task.payload), "payload_sha256": hashlib.sha256(task.payload).hexdigest()}
+    size = {
+        "payload_size": len(task.payload),
+        "payload_sha256": hashlib.sha256(task.payload).hexdigest(),
+    }
     if not show_payload:
         del envelope["payload"]
     return {**envelope, **size}
@@ -101,7 +104,9 @@ def job_view(job: Job, now: datetime) -> dict[str, Any]:
         "skipped": job.skipped,
         "failed": job.failed,
         "refusals": [dict(refusal) for refusal in job.refusals],
-        "canary": {"sent": len(job.canary), "watched": job.judged_by is not None} if job.canary else None,
+        "canary": {"sent": len(job.canary), "watched": job.judged_by is not None}
+        if job.canary
+        else None,
         "due_in_ms": max(span_millis(waits_for - now), 0) if goes_on else None,
     }
 

@@ -1,1 +1,3 @@
-"""The outside world: the system's time, chance and names, where events go, and how the parts are put together."""
+"""The outside world: the system's time, chance and names, where events go, and how the parts are
+put together.
+"""

@@ -3,8 +3,9 @@
     Type: Custom::RdqQueues
     Properties: {ServiceToken: <the ops function's ARN>, Config: {config_version: 1, queues: {...}}}   or Text: <YAML>
 
-The invariant: CloudFormation always gets an answer, and no queue is ever deleted that holds a task, that people have
-made, or that another resource declares too: a queue may move from one resource to another.
+The invariant: CloudFormation always gets an answer, and no queue is ever deleted that holds a task,
+that people have made, or that another resource declares too: a queue may move from one resource to
+another.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ import yaml
 from rdq_core.config.document import Document, document_of, parse_document
 from rdq_core.domain.limits import MAX_SHORT_TEXT_BYTES
 from rdq_core.domain.text import truncate
-from rdq_core.engine.audit import Principal
+from rdq_core.engine.auditor import Principal
 from rdq_core.errors import ConfigConflict, InputInvalid, QueueNotFound, RdqError
 from rdq_core.ops.queue_edits import QueueEditor
 from rdq_core.ops.queues import Change, checked
@@ -46,8 +47,12 @@ class CustomResource:
         self._parts = parts
         self._send = send or put_answer
 
-    def handle(self, event: Mapping[str, Any], remaining: timedelta | None = None) -> dict[str, Any]:
-        """Do what the event asks, and tell CloudFormation. The answer that it was sent. Raises nothing."""
+    def handle(
+        self, event: Mapping[str, Any], remaining: timedelta | None = None
+    ) -> dict[str, Any]:
+        """Do what the event asks, and tell CloudFormation. The answer that it was sent. Raises
+        nothing.
+        """
         work = _Work(self._parts, event)
         thread = threading.Thread(target=work.run, name="rdq-resource", daemon=True)
         thread.start()
@@ -55,7 +60,8 @@ class CustomResource:
         answer = work.answer or _failed(event, "the function ran out of time: try again")
         try:
             self._send(str(event["ResponseURL"]), json.dumps(answer).encode())
-        except Exception as error:  # noqa: BLE001 - CloudFormation will time out, and the log says why
+        # CloudFormation will time out, and the log says why
+        except Exception as error:  # noqa: BLE001
             log_error(error, where="answering CloudFormation")
         return answer
 
@@ -75,7 +81,9 @@ class _Work:
         try:
             self.answer = _answer(self._event, "SUCCESS", self._done())
         except RdqError as refused:
-            told = refused.message if refused.hint is None else f"{refused.message} ({refused.hint})"
+            told = (
+                refused.message if refused.hint is None else f"{refused.message} ({refused.hint})"
+            )
             self.answer = _failed(self._event, told)
         except Exception as bug:  # noqa: BLE001 - whatever it is, CloudFormation must hear of it
             log_error(bug, where="a custom resource")
@@ -89,13 +97,19 @@ class _Work:
             made = not str(self._event.get("PhysicalResourceId", "")).endswith(_FAILED)
             return self._leave(self._queues_of("ResourceProperties")) if made else {}
         wanted = checked(_file(self._event.get("ResourceProperties")))
-        gone = self._queues_of("OldResourceProperties") - set(wanted.queues) if kind == "Update" else set()
+        gone = (
+            self._queues_of("OldResourceProperties") - set(wanted.queues)
+            if kind == "Update"
+            else set()
+        )
         self._declare(wanted)
         self._parts.cursor_key.key()  # so that those who may only read find one
         return {"Queues": ",".join(wanted.queues)} | self._leave(gone)
 
     def _declare(self, wanted: Document) -> None:
-        """All queues of the file, or none of those that weren't there before: a conflict takes them back."""
+        """All queues of the file, or none of those that weren't there before: a conflict takes them
+        back.
+        """
         editor = self._editor()
         applied = editor.apply(wanted)
         made = {each.queue for each in applied if each.result in (Change.CREATED, Change.RESTORED)}
@@ -110,9 +124,15 @@ class _Work:
         raise ConfigConflict(f"queue {refused.queue}: {refused.error.message}", hint="deploy again")
 
     def _leave(self, queues: set[str]) -> dict[str, Any]:
-        """Begin the deletion of queues that are empty and nobody else's. The others stay as they are."""
+        """Begin the deletion of queues that are empty and nobody else's. The others stay as they
+        are.
+        """
         editor = self._editor()
-        gone = {queue for queue in queues if editor.disown(queue, self._owner) and not self._is_in_use(queue)}
+        gone = {
+            queue
+            for queue in queues
+            if editor.disown(queue, self._owner) and not self._is_in_use(queue)
+        }
         kept = sorted(queues - gone)
         for queue in sorted(gone):
             try:
@@ -126,7 +146,9 @@ class _Work:
         return bool(counts.pending or counts.in_flight or counts.dead)
 
     def _queues_of(self, properties: str) -> set[str]:
-        """The queues that properties name, without those that aren't configured. What can't be read names none."""
+        """The queues that properties name, without those that aren't configured. What can't be read
+        names none.
+        """
         try:
             named = _file(self._event.get(properties)).queues
         except RdqError:
@@ -138,7 +160,9 @@ class _Work:
 
 
 def _file(properties: object) -> Document:
-    """The file in a resource's properties. CloudFormation makes text of every number and truth value on its way."""
+    """The file in a resource's properties. CloudFormation makes text of every number and truth
+    value on its way.
+    """
     if not isinstance(properties, Mapping):
         raise InputInvalid("ResourceProperties", "must be an object")
     text, config = properties.get("Text"), properties.get("Config")
@@ -160,7 +184,11 @@ def _typed(value: Any, key: str = "") -> Any:
         return value
     try:
         read = yaml.safe_load(value)
-    except (yaml.YAMLError, ValueError, RecursionError):  # text that only looks like something of YAML's
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+    ):  # text that only looks like something of YAML's
         return value
     return read if isinstance(read, int | float) else value
 
@@ -170,8 +198,8 @@ def _failed(event: Mapping[str, Any], reason: str) -> dict[str, Any]:
 
 
 def _answer(event: Mapping[str, Any], status: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What CloudFormation expects. The physical id is the same for the resource's whole life; that of one which was
-    never made says so, and its deletion then does nothing.
+    """What CloudFormation expects. The physical id is the same for the resource's whole life; that
+    of one which was never made says so, and its deletion then does nothing.
     """
     made = _made(event)
     is_new = event.get("RequestType") == "Create"
@@ -193,11 +221,14 @@ def _made(event: Mapping[str, Any]) -> str:
 
 
 def put_answer(url: str, body: bytes) -> None:
-    """Send an answer to CloudFormation's presigned URL, or a local engine's. Raises OSError when it does not arrive."""
+    """Send an answer to CloudFormation's presigned URL, or a local engine's. Raises OSError when it
+    does not arrive.
+    """
     if not (url.startswith("https://") or (url.startswith("http://") and is_loopback(url))):
         raise OSError("CloudFormation's URL is none")
     # The signature covers an empty content type, and urllib would set one of its own.
-    request = urllib.request.Request(url, data=body, method="PUT", headers={"Content-Type": ""})  # noqa: S310 - checked above
+    # checked above
+    request = urllib.request.Request(url, data=body, method="PUT", headers={"Content-Type": ""})  # noqa: S310
     for tried in range(_TRIES):
         try:
             with urllib.request.urlopen(request, timeout=_SECONDS):  # noqa: S310 - the same

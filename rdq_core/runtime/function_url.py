@@ -1,8 +1,9 @@
-"""Calls of the ops function's URL: what an event of one says, each part checked, and who has sent it.
+"""Calls of the ops function's URL: what an event of one says, each part checked, and who has sent
+it.
 
-The invariant: an identity counts as verified only in an invocation of the alias that has the URL. Nothing in the event
-proves where it comes from: whoever may invoke the function can send the same bytes. The alias is proof because rdq's
-policies let nobody invoke it but through the URL.
+The invariant: an identity counts as verified only in an invocation of the alias that has the URL.
+Nothing in the event proves where it comes from: whoever may invoke the function can send the same
+bytes. The alias is proof because rdq's policies let nobody invoke it but through the URL.
 """
 
 import base64
@@ -13,14 +14,16 @@ from typing import Any, Final
 
 from rdq_core.domain.limits import MAX_SHORT_TEXT_BYTES
 from rdq_core.domain.text import truncate
-from rdq_core.engine.audit import Principal
+from rdq_core.engine.auditor import Principal
 from rdq_core.errors import InputInvalid
 from rdq_core.runtime.problems import Forbidden
 
 ALIAS: Final = "url"
 """The alias of the function that has the URL, and nothing else."""
 _QUALIFIER_AT: Final = 7
-"""arn : partition : lambda : region : account : function : name : qualifier, the last one missing from most ARNs."""
+"""arn : partition : lambda : region : account : function : name : qualifier, the last one missing
+from most ARNs.
+"""
 _LONGEST_METHOD: Final = 16
 _EXAMPLE: Final = '{"op": "status"}'
 
@@ -46,15 +49,21 @@ def request_of(event: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def caller_of(event: Mapping[str, Any], context: object) -> Principal:
-    """Whom IAM has let in, as the event says. Raises Forbidden without one: then the URL is open to everybody.
+    """Whom IAM has let in, as the event says. Raises Forbidden without one: then the URL is open to
+    everybody.
 
     `context` is the invocation's. Only one of the URL's alias vouches for the event.
     """
-    arn = _text(_object(event, "requestContext", "authorizer", "iam"), "requestContext.authorizer.iam.userArn")
+    arn = _text(
+        _object(event, "requestContext", "authorizer", "iam"),
+        "requestContext.authorizer.iam.userArn",
+    )
     if not arn:
         raise Forbidden("this function URL has no IAM auth", hint="give it AuthType: AWS_IAM")
     invoked = str(getattr(context, "invoked_function_arn", "")).split(":")
-    return Principal(truncate(arn, MAX_SHORT_TEXT_BYTES), verified=invoked[_QUALIFIER_AT:] == [ALIAS])
+    return Principal(
+        truncate(arn, MAX_SHORT_TEXT_BYTES), verified=invoked[_QUALIFIER_AT:] == [ALIAS]
+    )
 
 
 def object_of(name: str, value: object) -> dict[str, Any]:

@@ -1,6 +1,8 @@
-"""How deep each queue's DLQ is and how long its oldest due task has been waiting, as metrics, read from storage.
+"""How deep each queue's DLQ is and how long its oldest due task has been waiting, as metrics, read
+from storage.
 
-Scheduled sweeps tell them, at most once a minute, also for queues that workers serve. Counting stops at 10,000.
+Scheduled sweeps tell them, at most once a minute, also for queues that workers serve. Counting
+stops at 10,000.
 """
 
 from datetime import datetime, timedelta

@@ -1,4 +1,6 @@
-"""What rdq's own functions share: parts that outlive an invocation, and what each invocation begins and ends with."""
+"""What rdq's own functions share: parts that outlive an invocation, and what each invocation begins
+and ends with.
+"""
 
 import contextlib
 import os
@@ -32,7 +34,9 @@ class FunctionHost:
 
     @contextlib.contextmanager
     def invocation(self) -> Iterator[None]:
-        """Around each invocation: the process may have been frozen before it, so no time is known any more."""
+        """Around each invocation: the process may have been frozen before it, so no time is known
+        any more.
+        """
         clock = self.parts.clock
         if isinstance(clock, StorageClock):
             clock.forget()
@@ -40,15 +44,21 @@ class FunctionHost:
             yield
         finally:
             if isinstance(clock, StorageClock):
-                self.metrics.measure("clock_offset_ms", clock.offset.total_seconds() * 1000, MetricUnit.Milliseconds)
+                self.metrics.measure(
+                    "clock_offset_ms", clock.offset.total_seconds() * 1000, MetricUnit.Milliseconds
+                )
             self.metrics.flush()
 
 
 def host_from_env(name: str) -> FunctionHost:
-    """The host on the environment's AWS, for the function of this name. Made once, while the function is cold."""
+    """The host on the environment's AWS, for the function of this name. Made once, while the
+    function is cold.
+    """
     log_as_json()
     metrics = MetricsSink(service=os.environ.get(SERVICE) or name)
-    return FunctionHost(parts=connect(events=LogsAndMetrics(metrics)), metrics=metrics, start=_starter())
+    return FunctionHost(
+        parts=connect(events=LogsAndMetrics(metrics)), metrics=metrics, start=_starter()
+    )
 
 
 def _starter() -> Start:

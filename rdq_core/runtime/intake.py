@@ -5,8 +5,8 @@
     EventBridge                        an event that a rule matched
     {"submit": {...}}                  a task object, as from EventBridge Scheduler or any caller
 
-The same record is the same task however often it comes, and a record that is refused keeps no other one out, but for
-those behind it in its group of a FIFO queue.
+The same record is the same task however often it comes, and a record that is refused keeps no other
+one out, but for those behind it in its group of a FIFO queue.
 """
 
 import json
@@ -33,7 +33,9 @@ from rdq_core.runtime.hosting import FunctionHost
 
 ROUTES: Final = "RDQ_INTAKE_ROUTES"
 """The environment variable that says where what comes from a source goes: JSON, as in
-`{"arn:aws:sqs:...:orders": {"queue": "billing", "handler_ref": "charge"}, "*": {...}}`; `*` is any other source."""
+`{"arn:aws:sqs:...:orders": {"queue": "billing", "handler_ref": "charge"}, "*": {...}}`; `*` is any
+other source.
+"""
 _ANY: Final = "*"
 
 _Answer = Submission | RdqError | None
@@ -55,11 +57,12 @@ class IntakeFunction:
         self._routes = _routes(host.environ.get(ROUTES) or "{}")
 
     def take(self, event: Any, request_id: str | None = None) -> dict[str, Any]:
-        """The partial batch answer of an SQS batch, else the receipt. Raises for a single event that is refused, so
-        that whoever sent it keeps it; a batch's refusals are told, and stay in SQS.
+        """The partial batch answer of an SQS batch, else the receipt. Raises for a single event
+        that is refused, so that whoever sent it keeps it; a batch's refusals are told, and stay in
+        SQS.
 
-        `request_id` is the invocation's, which Lambda keeps when it tries again: a submit without an id and a key is
-        one task then too. None: each call of such a submit is a task of its own.
+        `request_id` is the invocation's, which Lambda keeps when it tries again: a submit without
+        an id and a key is one task then too. None: each call of such a submit is a task of its own.
         """
         if isinstance(event, Mapping) and isinstance(event.get("Records"), list):
             return self._take_batch(records_of(event))
@@ -67,23 +70,33 @@ class IntakeFunction:
         if draft.id is None and draft.key is None and request_id is not None:
             draft = replace(draft, id=ids.derive_id(draft.queue, f"rdq.invocation {request_id}"))
         submission = self._parts.submitter().submit(draft)
-        return {"id": submission.task.id, "queue": submission.task.queue, "created": submission.created}
+        return {
+            "id": submission.task.id,
+            "queue": submission.task.queue,
+            "created": submission.created,
+        }
 
     def _take_batch(self, records: list[Any]) -> dict[str, Any]:
         drafts = [self._draft_or_refusal(record) for record in records]
         groups = [group_of(record) if isinstance(record, Mapping) else None for record in records]
         answers = self._stored_in_order(drafts, groups) if any(groups) else self._stored(drafts)
-        kept = [self._is_kept(record, answer) for record, answer in zip(records, answers, strict=True)]
-        stays = [_id_of(record) for record, is_kept in zip(records, kept, strict=True) if not is_kept]
+        kept = [
+            self._is_kept(record, answer) for record, answer in zip(records, answers, strict=True)
+        ]
+        stays = [
+            _id_of(record) for record, is_kept in zip(records, kept, strict=True) if not is_kept
+        ]
         # An answer with an id that isn't in the batch would fail all of it.
         return {"batchItemFailures": [{"itemIdentifier": each} for each in stays if each]}
 
     def _stored(self, drafts: list[Draft | RdqError]) -> Sequence[Submission | RdqError]:
         return [answer for run in self._parts.submitter().submit_many(drafts) for answer in run]
 
-    def _stored_in_order(self, drafts: list[Draft | RdqError], groups: list[str | None]) -> Sequence[_Answer]:
-        """One after the other, so that each is due after the one before. Behind a record of a FIFO queue's group that
-        stays, the group's others stay too: None.
+    def _stored_in_order(
+        self, drafts: list[Draft | RdqError], groups: list[str | None]
+    ) -> Sequence[_Answer]:
+        """One after the other, so that each is due after the one before. Behind a record of a FIFO
+        queue's group that stays, the group's others stay too: None.
         """
         answers: list[_Answer] = []
         blocked: set[str | None] = set()
@@ -104,7 +117,9 @@ class IntakeFunction:
         try:
             source = record.get("eventSourceARN") if isinstance(record, Mapping) else None
             route = self._route(str(source or ""))
-            return draft_of_message(record, queue=route.queue, handler_ref=route.handler_ref, now=now)
+            return draft_of_message(
+                record, queue=route.queue, handler_ref=route.handler_ref, now=now
+            )
         except RdqError as refused:
             return refused
 
@@ -116,10 +131,14 @@ class IntakeFunction:
         if is_destination_record(event):
             route = self._route(str(event["requestContext"].get("functionArn") or ""))
             now = self._parts.clock.now()
-            return draft_of_failure(event, queue=route.queue, handler_ref=route.handler_ref, now=now)
+            return draft_of_failure(
+                event, queue=route.queue, handler_ref=route.handler_ref, now=now
+            )
         if "detail-type" in event and "id" in event:
             return self._matched(event)
-        raise InputInvalid("event", "is none that the intake knows", hint='{"submit": {...}} stores a task')
+        raise InputInvalid(
+            "event", "is none that the intake knows", hint='{"submit": {...}} stores a task'
+        )
 
     def _stated(self, task: object) -> Draft:
         template = Draft(queue="", handler_ref="", payload=b"")
@@ -130,7 +149,11 @@ class IntakeFunction:
 
     def _matched(self, event: Mapping[str, Any]) -> Draft:
         resources = event.get("resources")
-        source = str(resources[0]) if isinstance(resources, list) and resources else str(event.get("source") or "")
+        source = (
+            str(resources[0])
+            if isinstance(resources, list) and resources
+            else str(event.get("source") or "")
+        )
         route = self._route(source)
         return Draft(
             queue=route.queue,
@@ -157,7 +180,8 @@ def _routes(text: str) -> dict[str, Route]:
         found = json.loads(text)
         return {
             str(source): Route(
-                limits.check_name("queue", route["queue"]), limits.check_name("handler_ref", route["handler_ref"])
+                limits.check_name("queue", route["queue"]),
+                limits.check_name("handler_ref", route["handler_ref"]),
             )
             for source, route in found.items()
         }

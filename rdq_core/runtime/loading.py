@@ -27,17 +27,23 @@ def load_registry(target: str) -> Registry:
     conventional = getattr(module, _CONVENTION, None)
     if isinstance(conventional, Registry):
         return conventional
-    candidates = {attr: value for attr, value in vars(module).items() if isinstance(value, Registry)}
+    candidates = {
+        attr: value for attr, value in vars(module).items() if isinstance(value, Registry)
+    }
     if len(candidates) != 1:
         several = f"several: {', '.join(candidates)}" if candidates else "none"
-        raise InputInvalid("module", f"{name} should have one Registry, and has {several}", hint=f"say {name}:NAME")
+        raise InputInvalid(
+            "module", f"{name} should have one Registry, and has {several}", hint=f"say {name}:NAME"
+        )
     return next(iter(candidates.values()))
 
 
 def _imported(name: str) -> Any:
     if name.endswith(".py") or "/" in name:
         dotted = name.removesuffix(".py").replace("/", ".").strip(".")
-        raise InputInvalid("module", f"{name} is a file; a module's name is needed", hint=f"rdq worker {dotted}")
+        raise InputInvalid(
+            "module", f"{name} is a file; a module's name is needed", hint=f"rdq worker {dotted}"
+        )
     if (here := os.getcwd()) not in sys.path:  # noqa: PTH109 - sys.path holds text
         sys.path.insert(0, here)
     try:
@@ -64,9 +70,15 @@ def _place(error: BaseException) -> str:
     """Where in the user's files an import failed; empty where no file is to blame."""
     if isinstance(error, SyntaxError) and error.filename:
         return f" ({error.filename}, line {error.lineno})"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)
+    ]
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
 
 
 def _is_ours(file: str) -> bool:
-    return file.startswith("<frozen importlib") or file == importlib.__file__ or _PACKAGE in Path(file).parents
+    return (
+        file.startswith("<frozen importlib")
+        or file == importlib.__file__
+        or _PACKAGE in Path(file).parents
+    )

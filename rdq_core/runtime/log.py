@@ -1,4 +1,6 @@
-"""Events as structured log records: one JSON object a line, with nothing in it that could be private."""
+"""Events as structured log records: one JSON object a line, with nothing in it that could be
+private.
+"""
 
 import json
 import logging
@@ -15,7 +17,9 @@ _TALKATIVE: Final = ("boto3", "botocore", "s3transfer", "urllib3")
 
 
 class LogSink:
-    """An `EventSink` that writes each event to the `rdq` logger at level INFO, as JSON, without what doesn't apply."""
+    """An `EventSink` that writes each event to the `rdq` logger at level INFO, as JSON, without
+    what doesn't apply.
+    """
 
     def __init__(self) -> None:
         self._logger = logging.getLogger(LOGGER)
@@ -23,7 +27,11 @@ class LogSink:
     def emit(self, event: Event) -> None:
         """Log the event."""
         if self._logger.isEnabledFor(logging.INFO):
-            present = {name: value for name, value in asdict(event).items() if value is not None and name != "name"}
+            present = {
+                name: value
+                for name, value in asdict(event).items()
+                if value is not None and name != "name"
+            }
             self._logger.info(_line({"event": str(event.name), **present}))
 
 
@@ -48,8 +56,8 @@ def log_error(error: BaseException, *, where: str) -> None:
 def keep_requests_out_of_logs() -> None:
     """Keep requests to AWS, in which payloads are, out of the logs of a program that is rdq's own.
 
-    Whatever level its environment asks for, AWS's libraries log at INFO. One whose logger has a level of its own by now
-    keeps it: somebody wants just that.
+    Whatever level its environment asks for, AWS's libraries log at INFO. One whose logger has a
+    level of its own by now keeps it: somebody wants just that.
     """
     for name in _TALKATIVE:
         logger = logging.getLogger(name)

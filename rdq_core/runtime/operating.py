@@ -1,7 +1,8 @@
-"""The ops function: operator requests directly, through a function URL, or as a CloudFormation custom resource.
+"""The ops function: operator requests directly, through a function URL, or as a CloudFormation
+custom resource.
 
-The invariant: whatever happens, an answer comes, within what Lambda lets pass; and who asked is on record as verified
-only when IAM says so, which it does through the function URL alone.
+The invariant: whatever happens, an answer comes, within what Lambda lets pass; and who asked is on
+record as verified only when IAM says so, which it does through the function URL alone.
 """
 
 import json
@@ -10,7 +11,7 @@ from typing import Any, Final
 
 from rdq_core.domain.limits import MAX_SHORT_TEXT_BYTES
 from rdq_core.domain.text import truncate
-from rdq_core.engine.audit import Principal
+from rdq_core.engine.auditor import Principal
 from rdq_core.errors import InputInvalid
 from rdq_core.ops.requests import answer as answer_request
 from rdq_core.runtime import function_url
@@ -21,7 +22,9 @@ from rdq_core.runtime.problems import problem_of
 from rdq_core.runtime.wiring import Parts
 
 MOST_BYTES: Final = 5 * 1024 * 1024
-"""How large an answer may be. Lambda's own limit is 6 MB, and base64 or escapes may be added on the way."""
+"""How large an answer may be. Lambda's own limit is 6 MB, and base64 or escapes may be added on the
+way.
+"""
 _NOBODY: Final = Principal("unknown", verified=False)
 
 
@@ -41,13 +44,16 @@ class OpsFunction:
         try:
             document = function_url.object_of("event", event)
             return self._answer(document, _claimed(document.pop("principal", None)))
-        except Exception as error:  # noqa: BLE001 - the last line of defence makes a problem of all of them
+        # the last line of defence makes a problem of all of them
+        except Exception as error:  # noqa: BLE001
             return {"problem": _told(error)}
 
     def _over_http(self, event: Mapping[str, Any], context: Any) -> dict[str, Any]:
         try:
             who = function_url.caller_of(event, context)
-            return _response(200, self._answer(function_url.request_of(event), who), "application/json")
+            return _response(
+                200, self._answer(function_url.request_of(event), who), "application/json"
+            )
         except Exception as error:  # noqa: BLE001 - the same
             problem = _told(error)
             return _response(problem["status"], problem, "application/problem+json")
@@ -60,7 +66,12 @@ class OpsFunction:
             if excess <= 0:
                 return answer
             size = document.get("page_size", 50)
-            if "next_cursor" in answer and isinstance(size, int) and size > 1 and document["op"] != "dlq.groups":
+            if (
+                "next_cursor" in answer
+                and isinstance(size, int)
+                and size > 1
+                and document["op"] != "dlq.groups"
+            ):
                 document = {**document, "page_size": size // 2}
             else:
                 return _cut(answer)
@@ -69,14 +80,19 @@ class OpsFunction:
 def _cut(answer: dict[str, Any]) -> dict[str, Any]:
     """An answer without its bulkiest part, and a mark that says so."""
     if "attempts" in answer:
-        lean = [{**each, "error": each["error"] and {**each["error"], "stack": None}} for each in answer["attempts"]]
+        lean = [
+            {**each, "error": each["error"] and {**each["error"], "stack": None}}
+            for each in answer["attempts"]
+        ]
         answer = {**answer, "attempts": lean, "truncated": True}
     kept = answer.get("items")
     while isinstance(kept, list) and len(json.dumps(answer).encode()) > MOST_BYTES and kept:
         kept = kept[: len(kept) // 2]
         answer = {**answer, "items": kept, "truncated": True}
     if len(json.dumps(answer).encode()) > MOST_BYTES:
-        raise InputInvalid("request", "has an answer that is too large for Lambda; ask the tables themselves")
+        raise InputInvalid(
+            "request", "has an answer that is too large for Lambda; ask the tables themselves"
+        )
     return answer
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rdq_core.domain.limits import MAX_SHORT_TEXT_BYTES
 from rdq_core.domain.text import truncate
-from rdq_core.engine.audit import Principal
+from rdq_core.engine.auditor import Principal
 
 CLAIMED: Final = "RDQ_PRINCIPAL"
 """The environment variable with which a caller names itself, where AWS doesn't."""
@@ -22,11 +22,15 @@ def claimed(environ: Mapping[str, str] = os.environ) -> Principal:
 
 
 def identified(environ: Mapping[str, str] = os.environ) -> Principal:
-    """The identity behind the AWS credentials, as STS tells it; what is claimed where STS doesn't answer."""
+    """The identity behind the AWS credentials, as STS tells it; what is claimed where STS doesn't
+    answer.
+    """
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        return Principal(truncate(_sts().get_caller_identity()["Arn"], MAX_SHORT_TEXT_BYTES), verified=True)
+        return Principal(
+            truncate(_sts().get_caller_identity()["Arn"], MAX_SHORT_TEXT_BYTES), verified=True
+        )
     except (BotoCoreError, ClientError, KeyError):
         return claimed(environ)
 
@@ -35,7 +39,9 @@ def _sts() -> Any:
     import botocore.session
     from botocore.config import Config
 
-    patience = Config(connect_timeout=_SECONDS, read_timeout=_SECONDS, retries={"total_max_attempts": 1})
+    patience = Config(
+        connect_timeout=_SECONDS, read_timeout=_SECONDS, retries={"total_max_attempts": 1}
+    )
     return botocore.session.get_session().create_client("sts", config=patience)
 
 

@@ -1,4 +1,6 @@
-"""Errors as programs get them over HTTP and from the ops function: problem documents (RFC 9457) with stable codes."""
+"""Errors as programs get them over HTTP and from the ops function: problem documents (RFC 9457)
+with stable codes.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -28,14 +30,20 @@ class Forbidden(RdqError):
 
 
 def problem_of(error: BaseException) -> dict[str, Any]:
-    """The problem document. Of what is no error of rdq's nothing is told: its message may be private."""
+    """The problem document. Of what is no error of rdq's nothing is told: its message may be
+    private.
+    """
     if isinstance(error, Forbidden):
         status, title = 403, "Not allowed"
     else:
-        status, title = next((told for kind, told in _STATUS.items() if isinstance(error, kind)), _OURS)
+        status, title = next(
+            (told for kind, told in _STATUS.items() if isinstance(error, kind)), _OURS
+        )
     code = error.code if isinstance(error, RdqError) else RdqError.default_code
     told = (
-        error.as_dict() if isinstance(error, RdqError) else {"message": "its log tells what", "hint": None, "id": None}
+        error.as_dict()
+        if isinstance(error, RdqError)
+        else {"message": "its log tells what", "hint": None, "id": None}
     )
     return {
         "type": f"urn:rdq:problem:{code}",

@@ -11,19 +11,23 @@ _SECONDS: Final = 60
 
 
 def ask_function(function: str, document: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of the ops function of this name. Raises what the function's problem says, and Unavailable when it
-    can't be invoked or has failed.
+    """The answer of the ops function of this name. Raises what the function's problem says, and
+    Unavailable when it can't be invoked or has failed.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        answer = lambda_client(_SECONDS).invoke(FunctionName=function, Payload=json.dumps(document).encode())
+        answer = lambda_client(_SECONDS).invoke(
+            FunctionName=function, Payload=json.dumps(document).encode()
+        )
     except ClientError as refused:
         raise _refused(function, refused) from None
     except BotoCoreError as failed:
         raise Unavailable(f"{function} could not be invoked: {type(failed).__name__}") from None
     if "FunctionError" in answer:
-        raise Unavailable(f"{function} failed ({answer['FunctionError']})", hint="its log tells why")
+        raise Unavailable(
+            f"{function} failed ({answer['FunctionError']})", hint="its log tells why"
+        )
     told = json.loads(answer["Payload"].read())
     if not isinstance(told, dict):
         raise Unavailable(f"{function} is no ops function of rdq: its answer is no document")
@@ -36,7 +40,8 @@ def _refused(function: str, refused: Any) -> Unavailable:
     code = refused.response["Error"]["Code"]
     if code.startswith("AccessDenied"):
         return Unavailable(
-            f"lambda:InvokeFunction on {function} is not allowed", hint="give the caller's role this action"
+            f"lambda:InvokeFunction on {function} is not allowed",
+            hint="give the caller's role this action",
         )
     if code == "ResourceNotFoundException":
         return Unavailable(f"there is no function {function}", hint="name the stack's ops function")
@@ -45,4 +50,6 @@ def _refused(function: str, refused: Any) -> Unavailable:
 
 def _error(problem: Mapping[str, Any]) -> RdqError:
     """The error that the function met. Its code tells what it is."""
-    return RdqError(problem["detail"], code=problem["code"], task_id=problem.get("id"), hint=problem.get("hint"))
+    return RdqError(
+        problem["detail"], code=problem["code"], task_id=problem.get("id"), hint=problem.get("hint")
+    )

@@ -10,8 +10,8 @@ from rdq_core.domain.times import cut_to_millis
 
 
 class SystemClock:
-    """The machine's own clock. It is taken as it is: what a worker may do with a wrong one is the storage clock's
-    affair.
+    """The machine's own clock. It is taken as it is: what a worker may do with a wrong one is the
+    storage clock's affair.
     """
 
     def now(self) -> datetime:

@@ -1,6 +1,8 @@
-"""What functions tell: events as JSON records and as CloudWatch metrics in embedded format, through Powertools.
+"""What functions tell: events as JSON records and as CloudWatch metrics in embedded format, through
+Powertools.
 
-An event has no room for anything private and nothing else can be handed in here, so nothing private can come out.
+An event has no room for anything private and nothing else can be handed in here, so nothing private
+can come out.
 """
 
 import threading
@@ -9,7 +11,9 @@ from typing import Final
 
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import MetricUnit
-from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
+from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import (
+    AmazonCloudWatchEMFProvider,
+)
 
 from rdq_core.domain.attempt import Code
 from rdq_core.engine.events import Event, EventName
@@ -17,14 +21,22 @@ from rdq_core.runtime.log import LOGGER, LogSink, keep_requests_out_of_logs
 
 NAMESPACE: Final = "rdq"
 _MOST_VALUES: Final = 99
-"""CloudWatch takes 100 values of one metric in one record, and Powertools prints by itself when there are as many."""
-ALSO_OVERALL: Final = frozenset({"dlq_depth", "oldest_pending_age_seconds", "dispatch_failed", "unservable"})
-"""Metrics told once more for all queues together: an alarm has to name its dimensions, and so can't name each queue."""
+"""CloudWatch takes 100 values of one metric in one record, and Powertools prints by itself when
+there are as many.
+"""
+ALSO_OVERALL: Final = frozenset(
+    {"dlq_depth", "oldest_pending_age_seconds", "dispatch_failed", "unservable"}
+)
+"""Metrics told once more for all queues together: an alarm has to name its dimensions, and so can't
+name each queue.
+"""
 _Dimensions = tuple[tuple[str, str], ...]
 
 
 def log_as_json() -> None:
-    """Let everything that rdq logs become one JSON record a line on standard output, and keep requests out of it."""
+    """Let everything that rdq logs become one JSON record a line on standard output, and keep
+    requests out of it.
+    """
     keep_requests_out_of_logs()
     Logger(service=LOGGER, level="INFO")
 
@@ -35,7 +47,9 @@ class MetricsSink:
     def __init__(self, service: str) -> None:
         self._service = service
         self._lock = threading.Lock()
-        self._values: dict[_Dimensions, dict[tuple[str, MetricUnit], list[float]]] = defaultdict(dict)
+        self._values: dict[_Dimensions, dict[tuple[str, MetricUnit], list[float]]] = defaultdict(
+            dict
+        )
 
     def emit(self, event: Event) -> None:
         """Count what an event says."""
@@ -45,15 +59,26 @@ class MetricsSink:
         if event.lateness_ms is not None:
             self.measure("lateness_ms", event.lateness_ms, MetricUnit.Milliseconds, **of)
         if event.claim_latency_ms is not None:
-            self.measure("claim_latency_ms", event.claim_latency_ms, MetricUnit.Milliseconds, queue=event.queue)
+            self.measure(
+                "claim_latency_ms",
+                event.claim_latency_ms,
+                MetricUnit.Milliseconds,
+                queue=event.queue,
+            )
         if event.duration_ms is not None and event.outcome is not None:
             self.measure(
-                "handler_duration_ms", event.duration_ms, MetricUnit.Milliseconds, **of, outcome=str(event.outcome)
+                "handler_duration_ms",
+                event.duration_ms,
+                MetricUnit.Milliseconds,
+                **of,
+                outcome=str(event.outcome),
             )
 
     def measure(self, name: str, value: float, unit: MetricUnit, **dimensions: str) -> None:
         """Note one value."""
-        every = [(), tuple(dimensions.items())] if name in ALSO_OVERALL else [tuple(dimensions.items())]
+        every = (
+            [(), tuple(dimensions.items())] if name in ALSO_OVERALL else [tuple(dimensions.items())]
+        )
         with self._lock:
             for each in every:
                 self._values[each].setdefault((name, unit), []).append(value)
@@ -65,12 +90,21 @@ class MetricsSink:
         for dimensions, metrics in collected.items():
             longest = max(len(values) for values in metrics.values())
             for start in range(0, longest, _MOST_VALUES):
-                part = {metric: values[start : start + _MOST_VALUES] for metric, values in metrics.items()}
+                part = {
+                    metric: values[start : start + _MOST_VALUES]
+                    for metric, values in metrics.items()
+                }
                 self._print(dimensions, part)
 
-    def _print(self, dimensions: _Dimensions, metrics: dict[tuple[str, MetricUnit], list[float]]) -> None:
+    def _print(
+        self, dimensions: _Dimensions, metrics: dict[tuple[str, MetricUnit], list[float]]
+    ) -> None:
         record = AmazonCloudWatchEMFProvider(
-            namespace=NAMESPACE, service=self._service, metric_set={}, dimension_set={}, metadata_set={}
+            namespace=NAMESPACE,
+            service=self._service,
+            metric_set={},
+            dimension_set={},
+            metadata_set={},
         )
         for name, value in dimensions:
             record.add_dimension(name, value)

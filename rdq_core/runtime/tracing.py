@@ -1,4 +1,5 @@
-"""The trace that is current where a task is submitted, as a W3C `traceparent`: its attempts then belong to it.
+"""The trace that is current where a task is submitted, as a W3C `traceparent`: its attempts then
+belong to it.
 
 OpenTelemetry is asked where the application has loaded it, and never loaded by rdq.
 """
@@ -18,7 +19,9 @@ _XRAY_PARENT = re.compile("(?:^|;)Parent=([0-9a-f]{16})(?:;|$)")
 
 
 def current_traceparent() -> str | None:
-    """The current span's, else that of the task that is being delivered, else the Lambda invocation's X-Ray trace."""
+    """The current span's, else that of the task that is being delivered, else the Lambda
+    invocation's X-Ray trace.
+    """
     return _of_open_telemetry() or _of_delivery() or of_xray(os.environ)
 
 
@@ -27,7 +30,11 @@ def _of_open_telemetry() -> str | None:
     if trace is None:
         return None
     span = trace.get_current_span().get_span_context()
-    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}" if span.is_valid else None
+    return (
+        f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
+        if span.is_valid
+        else None
+    )
 
 
 def _of_delivery() -> str | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rdq_core.config.settings import Host
-from rdq_core.engine.audit import Auditor, Principal
+from rdq_core.engine.auditor import Auditor, Principal
 from rdq_core.engine.cancel import Canceller
 from rdq_core.engine.ports import (
     AuditLog,
@@ -21,15 +21,15 @@ from rdq_core.engine.ports import (
     JobStore,
     QueueStore,
     RateLimiter,
+    Reservations,
     Sleeper,
     TaskStore,
-    Wakefulness,
 )
 from rdq_core.engine.redrive import Redriver
 from rdq_core.engine.submit import Submitter
 from rdq_core.errors import InputInvalid, Unavailable
+from rdq_core.runtime.error_hub import PROCESS_ERRORS, ErrorHub, Listener
 from rdq_core.runtime.log import LogSink
-from rdq_core.runtime.relay import PROCESS_ERRORS, ErrorRelay, Listener
 from rdq_core.runtime.system import SystemClock, SystemIds, SystemJitter, SystemSleeper
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from rdq_core.stores.dynamodb.schema import Tables
 
 BODY_BUCKET: Final = "RDQ_BODY_BUCKET"
-"""The environment variable that names the bucket for payloads and results too large for DynamoDB."""
+"""The environment variable that names the bucket for payloads and results too large for DynamoDB.
+"""
 _CONNECT_SECONDS: Final = 2
 _READ_SECONDS: Final = 5.0
 _CONNECTIONS: Final = 64
@@ -56,15 +57,17 @@ _CONNECTIONS: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """A store with its configuration, and the outside world around them. `idle` waits for work, `busy` for handlers.
+    """A store with its configuration, and the outside world around them. `idle` waits for work,
+    `busy` for handlers.
 
-    `invoker` makes what calls the functions that queues name as their handlers; None where this host can't.
+    `invoker` makes what calls the functions that queues name as their handlers; None where this
+    host can't.
     """
 
     store: TaskStore
     queues: QueueStore
     limiter: RateLimiter
-    wakefulness: Wakefulness
+    reservations: Reservations
     audit: AuditLog
     jobs: JobStore
     cursor_key: CursorKey
@@ -78,17 +81,19 @@ class Parts:
     invoker: Callable[[], Invoker] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.on_error, ErrorRelay):
-            object.__setattr__(self, "on_error", ErrorRelay(self.on_error))
+        if not isinstance(self.on_error, ErrorHub):
+            object.__setattr__(self, "on_error", ErrorHub(self.on_error))
 
     def listen(self, listener: Listener) -> None:
         """Tell `listener` of errors that have no task to be stored on."""
-        if isinstance(self.on_error, ErrorRelay):
+        if isinstance(self.on_error, ErrorHub):
             self.on_error.add(listener)
 
     def submitter(self) -> Submitter:
         """What stores new tasks."""
-        return Submitter(self.store, self.queues, clock=self.clock, ids=self.ids, events=self.events)
+        return Submitter(
+            self.store, self.queues, clock=self.clock, ids=self.ids, events=self.events
+        )
 
     def canceller(self) -> Canceller:
         """What stops tasks."""
@@ -107,7 +112,13 @@ class Parts:
         from rdq_core.ops.advancing import Advancer
 
         return Advancer(
-            self.jobs, self.store, self.redriver(), self.audit, clock=self.clock, ids=self.ids, at_once=at_once
+            self.jobs,
+            self.store,
+            self.redriver(),
+            self.audit,
+            clock=self.clock,
+            ids=self.ids,
+            at_once=at_once,
         )
 
     def job_desk(self) -> "Jobs":
@@ -128,7 +139,13 @@ class Parts:
 
         auditor = None if principal is None else self.auditor(principal)
         return TaskDesk(
-            self.store, self.queues, self.canceller(), self.cursors(), auditor, clock=self.clock, ids=self.ids
+            self.store,
+            self.queues,
+            self.canceller(),
+            self.cursors(),
+            auditor,
+            clock=self.clock,
+            ids=self.ids,
         )
 
     def short_ids(self) -> "ShortIds":
@@ -181,7 +198,9 @@ class Parts:
 
         auditor = self.auditor(principal)
         removals = self.removals(auditor)
-        return QueueEditor(self.queues, self.store, auditor, removals, clock=self.clock, sleeper=self.idle)
+        return QueueEditor(
+            self.queues, self.store, auditor, removals, clock=self.clock, sleeper=self.idle
+        )
 
     def sweeper(
         self,
@@ -193,27 +212,32 @@ class Parts:
         rdq: object | None = None,
         awake: bool = False,
     ) -> "Sweeper":
-        """What runs due work of the queues that it `serves`; `worker` is its name on attempt records.
+        """What runs due work of the queues that it `serves`; `worker` is its name on attempt
+        records.
 
-        `rdq` is this host's `Rdq`, which the handlers' reconcilers get. InputInvalid when they need one and there is
-        none: left out in silence, they would repair nothing. `awake`: it says so while it is at work, so that nobody
-        starts another one.
+        `rdq` is this host's `Rdq`, which the handlers' reconcilers get. InputInvalid when they need
+        one and there is none: left out in silence, they would repair nothing. `awake`: it says so
+        while it is at work, so that nobody starts another one.
         """
         # Here, so that submitters don't pay for asyncio and the rest of running handlers.
         from rdq_core.engine.claims import Claimer
-        from rdq_core.engine.dispatch import Router
-        from rdq_core.engine.in_force import InForce
+        from rdq_core.engine.effective_settings import EffectiveSettings
         from rdq_core.engine.reconcile import Reconcilers
         from rdq_core.engine.renewals import Renewals
         from rdq_core.engine.resolve import Resolver
+        from rdq_core.engine.routing import Router
         from rdq_core.engine.run import Runner, RunParts
         from rdq_core.engine.sweep import Sweeper, SweepParts
-        from rdq_core.ops.chores import JobChores
+        from rdq_core.ops.background_jobs import BackgroundJobs
 
         if handlers.repairs and rdq is None:
-            raise InputInvalid("rdq", "the registry has reconcilers, and this host gives them no Rdq to work with")
+            raise InputInvalid(
+                "rdq", "the registry has reconcilers, and this host gives them no Rdq to work with"
+            )
         router = Router(handlers, None if self.invoker is None else self.invoker())
-        resolver = Resolver(self.store, clock=self.clock, jitter=self.jitter, events=self.events, worker=worker)
+        resolver = Resolver(
+            self.store, clock=self.clock, jitter=self.jitter, events=self.events, worker=worker
+        )
         run_parts = RunParts(
             store=self.store,
             router=router,
@@ -225,10 +249,15 @@ class Parts:
         return Sweeper(
             SweepParts(
                 store=self.store,
-                in_force=InForce(self.queues, handlers, self.on_error),
+                effective_settings=EffectiveSettings(self.queues, handlers, self.on_error),
                 router=router,
                 claimer=Claimer(
-                    self.store, router, clock=self.clock, ids=self.ids, events=self.events, jitter=self.jitter
+                    self.store,
+                    router,
+                    clock=self.clock,
+                    ids=self.ids,
+                    events=self.events,
+                    jitter=self.jitter,
                 ),
                 runner=Runner(run_parts),
                 limiter=self.limiter,
@@ -239,7 +268,9 @@ class Parts:
                     on_error=self.on_error,
                 ),
                 removals=self.removals(self.auditor(Principal(f"rdq on {worker}"))),
-                renewals=Renewals(self.store, clock=self.clock, jitter=self.jitter, on_error=self.on_error),
+                renewals=Renewals(
+                    self.store, clock=self.clock, jitter=self.jitter, on_error=self.on_error
+                ),
                 serves=tuple(serves),
                 host=host,
                 clock=self.clock,
@@ -247,8 +278,10 @@ class Parts:
                 idle=self.idle,
                 busy=self.busy,
                 on_error=self.on_error,
-                wakefulness=self.wakefulness if awake else None,
-                chores=JobChores(self.jobs, self.advancer(), clock=self.clock, on_error=self.on_error),
+                reservations=self.reservations if awake else None,
+                background_work=BackgroundJobs(
+                    self.jobs, self.advancer(), clock=self.clock, on_error=self.on_error
+                ),
             )
         )
 
@@ -261,18 +294,19 @@ def connect(
     clock: Clock | None = None,
     sleeper: Sleeper | None = None,
 ) -> Parts:
-    """The parts on DynamoDB. Without arguments, on the environment's: AWS's own variables and the four RDQ_*_TABLE
-    ones, which have defaults on an engine of this machine.
+    """The parts on DynamoDB. Without arguments, on the environment's: AWS's own variables and the
+    four RDQ_*_TABLE ones, which have defaults on an engine of this machine.
 
-    `clock` is the machine's, kept right by DynamoDB's answers, unless another is given; `sleeper` waits between tries,
-    and for work. Raises Unavailable when a table's name or the region is missing.
+    `clock` is the machine's, kept right by DynamoDB's answers, unless another is given; `sleeper`
+    waits between tries, and for work. Raises Unavailable when a table's name or the region is
+    missing.
     """
     from rdq_core.runtime.environment import tables_in
     from rdq_core.stores.dynamodb.audit import DynamoAudit
-    from rdq_core.stores.dynamodb.awake import DynamoWakefulness
     from rdq_core.stores.dynamodb.control import DynamoQueues
     from rdq_core.stores.dynamodb.jobs import DynamoJobs
     from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
+    from rdq_core.stores.dynamodb.reservations import DynamoReservations
     from rdq_core.stores.dynamodb.secret import DynamoCursorKey
     from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
     from rdq_core.stores.dynamodb.tries import listen_to
@@ -300,7 +334,7 @@ def connect(
         ),
         queues=queues,
         limiter=DynamoRateLimiter(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
-        wakefulness=DynamoWakefulness(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
+        reservations=DynamoReservations(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
         audit=DynamoAudit(client, tables, jitter=jitter, sleeper=sleeper),
         jobs=DynamoJobs(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
         cursor_key=DynamoCursorKey(client, tables, ids=ids, jitter=jitter, sleeper=sleeper),
@@ -322,7 +356,9 @@ def _lambda_invoker() -> Invoker:
 
 
 def lambda_client(read_timeout: float) -> Any:
-    """A Lambda client on the environment that sends each request once and waits so many seconds for its answer."""
+    """A Lambda client on the environment that sends each request once and waits so many seconds for
+    its answer.
+    """
     return _client("lambda", os.environ, read_timeout=read_timeout, tries=1)
 
 
@@ -338,11 +374,15 @@ def _storage_clock(client: Any, tables: "Tables") -> Clock:
 
 
 def dynamodb_client(environ: Mapping[str, str] = os.environ) -> Any:
-    """A DynamoDB client with bounded waits, on the environment's region, credentials and `AWS_ENDPOINT_URL`."""
+    """A DynamoDB client with bounded waits, on the environment's region, credentials and
+    `AWS_ENDPOINT_URL`.
+    """
     return _client("dynamodb", environ)
 
 
-def _client(service: str, environ: Mapping[str, str], *, read_timeout: float = _READ_SECONDS, tries: int = 3) -> Any:
+def _client(
+    service: str, environ: Mapping[str, str], *, read_timeout: float = _READ_SECONDS, tries: int = 3
+) -> Any:
     import botocore.session
     from botocore.config import Config
     from botocore.exceptions import BotoCoreError, NoRegionError
@@ -355,7 +395,8 @@ def _client(service: str, environ: Mapping[str, str], *, read_timeout: float = _
         # A local engine that is down stays down, and what passes is sent again by the store itself.
         retries={"mode": "standard", "total_max_attempts": 1 if is_local(environ) else tries},
         max_pool_connections=_CONNECTIONS,
-        # rdq builds its requests itself, from checked input; validating them again costs a tenth of a request's time.
+        # rdq builds its requests itself, from checked input; validating them again costs a tenth of
+        # a request's time.
         parameter_validation=False,
     )
     try:
@@ -363,8 +404,14 @@ def _client(service: str, environ: Mapping[str, str], *, read_timeout: float = _
             service, config=config, endpoint_url=environ.get(ENDPOINT) or None
         )
     except NoRegionError:
-        raise Unavailable("no AWS region is set", hint="set AWS_REGION or AWS_DEFAULT_REGION") from None
-    except (BotoCoreError, ValueError) as wrong:  # a profile that isn't there, an endpoint that is no URL
         raise Unavailable(
-            f"the AWS settings can't be used: {wrong}", hint="check AWS_PROFILE, AWS_ENDPOINT_URL and ~/.aws/config"
+            "no AWS region is set", hint="set AWS_REGION or AWS_DEFAULT_REGION"
+        ) from None
+    except (
+        BotoCoreError,
+        ValueError,
+    ) as wrong:  # a profile that isn't there, an endpoint that is no URL
+        raise Unavailable(
+            f"the AWS settings can't be used: {wrong}",
+            hint="check AWS_PROFILE, AWS_ENDPOINT_URL and ~/.aws/config",
         ) from None

@@ -1,4 +1,5 @@
-"""The reference store: the lifecycle's pure functions behind one lock, obviously right, gone with the process.
+"""The reference store: the lifecycle's pure functions behind one lock, obviously right, gone with
+the process.
 
 Other stores are compared with it, step by step. It is also the engine's store in tests.
 """
@@ -26,17 +27,26 @@ from rdq_core.engine.ports import (
     Clock,
     IdSource,
     KeyBusy,
-    Leavings,
+    OrphanReport,
     Page,
     QueueCounts,
     Submission,
 )
-from rdq_core.errors import LeaseLost, RdqError, StoreFailed, TaskConflict, TaskNotFound, Unavailable
+from rdq_core.errors import (
+    LeaseLost,
+    RdqError,
+    StoreFailed,
+    TaskConflict,
+    TaskNotFound,
+    Unavailable,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A row with where the index has it, how its death is grouped, and which request cancelled or redrove it last."""
+    """A row with where the index has it, how its death is grouped, and which request cancelled or
+    redrove it last.
+    """
 
     row: Row
     shard: int
@@ -58,7 +68,12 @@ class _Kept:
     @property
     def entry(self) -> DeadEntry:
         task = self.row.task
-        return entry_of(task, attempts=len(task.attempts), payload_size=len(task.payload), fingerprint=self.fingerprint)
+        return entry_of(
+            task,
+            attempts=len(task.attempts),
+            payload_size=len(task.payload),
+            fingerprint=self.fingerprint,
+        )
 
 
 class MemoryStore:
@@ -73,7 +88,7 @@ class MemoryStore:
         self._dead: dict[str, list[tuple[int, str]]] = defaultdict(list)
         self._forgotten: dict[Reference, datetime] = {}
 
-    # -- submitting ---------------------------------------------------------------------------------------------
+    # -- submitting --------------------------------------------------------------------------------
 
     def submit(self, task: Task, *, shards: int) -> Submission:
         """See `TaskStore.submit`."""
@@ -81,32 +96,42 @@ class MemoryStore:
             now = self._clock.now()
             present = self._present(task.id, now)
             if present is None:
-                if any(is_forgotten(now, self._forgotten.get(each)) for each in references_of(task)):
+                if any(
+                    is_forgotten(now, self._forgotten.get(each)) for each in references_of(task)
+                ):
                     raise forgotten(task.id)
                 row = lifecycle.submitted(task, life=self._ids.nonce(), now=now)
                 self._put(_Kept(row, _shard(row.task, shards)))
                 return Submission(row.task, created=True)
             if present.row.task.queue != task.queue:
-                raise TaskConflict(f"task {task.id} exists in queue {present.row.task.queue}", task_id=task.id)
+                raise TaskConflict(
+                    f"task {task.id} exists in queue {present.row.task.queue}", task_id=task.id
+                )
             return Submission(present.row.task, created=False)
 
-    def submit_many(self, tasks: Sequence[Task], *, shards_of: Callable[[str], int]) -> list[Submission | RdqError]:
+    def submit_many(
+        self, tasks: Sequence[Task], *, shards_of: Callable[[str], int]
+    ) -> list[Submission | RdqError]:
         """See `TaskStore.submit_many`."""
         answers: list[Submission | RdqError] = []
         storage_failed = False
         for task in tasks:
             try:
                 answers.append(
-                    lifecycle.not_tried(task.id) if storage_failed else self.submit(task, shards=shards_of(task.queue))
+                    lifecycle.not_tried(task.id)
+                    if storage_failed
+                    else self.submit(task, shards=shards_of(task.queue))
                 )
             except RdqError as refused:
                 answers.append(refused)
                 storage_failed = isinstance(refused, StoreFailed | Unavailable)
         return answers
 
-    # -- claiming -----------------------------------------------------------------------------------------------
+    # -- claiming ----------------------------------------------------------------------------------
 
-    def candidates(self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None) -> Page[Candidate]:
+    def candidates(
+        self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None
+    ) -> Page[Candidate]:
         """See `TaskStore.candidates`."""
         with self._lock:
             due = self._due[queue, shard]
@@ -120,7 +145,9 @@ class MemoryStore:
         """See `TaskStore.claim_keyed`."""
         with self._lock:
             in_flight = self._living(candidate.queue, Status.IN_FLIGHT)
-            if any(kept.row.task.concurrency_key == candidate.concurrency_key for kept in in_flight):
+            if any(
+                kept.row.task.concurrency_key == candidate.concurrency_key for kept in in_flight
+            ):
                 return KEY_BUSY
             return self.claim(candidate, grant)
 
@@ -128,7 +155,11 @@ class MemoryStore:
         """See `TaskStore.claim`."""
         return self._lease(
             candidate.task_id,
-            lambda row: lifecycle.claimed(row, grant) if row.fencing_token == candidate.fencing_token else None,
+            lambda row: (
+                lifecycle.claimed(row, grant)
+                if row.fencing_token == candidate.fencing_token
+                else None
+            ),
             now=grant.now,
         )
 
@@ -150,7 +181,9 @@ class MemoryStore:
     def reclaim(self, lapsed: Claim, attempt: Attempt, grant: Grant) -> Claim | None:
         """See `TaskStore.reclaim`."""
         return self._lease(
-            lapsed.task.id, lambda row: lifecycle.reclaimed(row, lapsed.token, attempt, grant), now=grant.now
+            lapsed.task.id,
+            lambda row: lifecycle.reclaimed(row, lapsed.token, attempt, grant),
+            now=grant.now,
         )
 
     def dead_letter_lapsed(
@@ -178,7 +211,13 @@ class MemoryStore:
         return True
 
     def release_lapsed(
-        self, lapsed: Claim, failure: Failure, grant: Grant, *, due_at: datetime, unreached: Unreached
+        self,
+        lapsed: Claim,
+        failure: Failure,
+        grant: Grant,
+        *,
+        due_at: datetime,
+        unreached: Unreached,
     ) -> bool:
         """See `TaskStore.release_lapsed`."""
         try:
@@ -193,27 +232,43 @@ class MemoryStore:
             return False
         return True
 
-    # -- by the holder ------------------------------------------------------------------------------------------
+    # -- by the holder -----------------------------------------------------------------------------
 
     def adopt(self, task_id: str, token: str, grant: Grant) -> Claim:
         """See `TaskStore.adopt`."""
-        return _claim_of(self._change(task_id, Verb.ADOPT, lambda row: lifecycle.adopted(row, token, grant)))
+        return _claim_of(
+            self._change(task_id, Verb.ADOPT, lambda row: lifecycle.adopted(row, token, grant))
+        )
 
     def heartbeat(self, claim: Claim, lease_expires_at: datetime) -> None:
         """See `TaskStore.heartbeat`."""
-        self._change(claim.task.id, Verb.HEARTBEAT, lambda row: lifecycle.heartbeat(row, claim.token, lease_expires_at))
+        self._change(
+            claim.task.id,
+            Verb.HEARTBEAT,
+            lambda row: lifecycle.heartbeat(row, claim.token, lease_expires_at),
+        )
 
     def complete(
-        self, claim: Claim, attempt: Attempt, result: Result, *, now: datetime, expires_at: datetime | None
+        self,
+        claim: Claim,
+        attempt: Attempt,
+        result: Result,
+        *,
+        now: datetime,
+        expires_at: datetime | None,
     ) -> None:
         """See `TaskStore.complete`."""
         self._change(
             claim.task.id,
             Verb.COMPLETE,
-            lambda row: lifecycle.completed(row, claim.token, attempt, result, now=now, expires_at=expires_at),
+            lambda row: lifecycle.completed(
+                row, claim.token, attempt, result, now=now, expires_at=expires_at
+            ),
         )
 
-    def reschedule(self, claim: Claim, attempt: Attempt, failure: Failure, *, due_at: datetime) -> None:
+    def reschedule(
+        self, claim: Claim, attempt: Attempt, failure: Failure, *, due_at: datetime
+    ) -> None:
         """See `TaskStore.reschedule`."""
         self._change(
             claim.task.id,
@@ -235,28 +290,43 @@ class MemoryStore:
         self._change(
             claim.task.id,
             Verb.DEAD_LETTER,
-            lambda row: lifecycle.dead_lettered(row, claim.token, attempt, failure, now=now, expires_at=expires_at),
+            lambda row: lifecycle.dead_lettered(
+                row, claim.token, attempt, failure, now=now, expires_at=expires_at
+            ),
             fingerprint=fingerprint,
         )
 
-    def release(self, claim: Claim, failure: Failure, *, due_at: datetime, unreached: Unreached | None = None) -> None:
+    def release(
+        self,
+        claim: Claim,
+        failure: Failure,
+        *,
+        due_at: datetime,
+        unreached: Unreached | None = None,
+    ) -> None:
         """See `TaskStore.release`."""
         self._change(
             claim.task.id,
             Verb.RELEASE,
-            lambda row: lifecycle.released(row, claim.token, failure, due_at=due_at, unreached=unreached),
+            lambda row: lifecycle.released(
+                row, claim.token, failure, due_at=due_at, unreached=unreached
+            ),
         )
 
-    # -- by anybody ---------------------------------------------------------------------------------------------
+    # -- by anybody --------------------------------------------------------------------------------
 
-    def cancel(self, task_id: str, *, now: datetime, op_id: str, expires_at: datetime | None) -> Task:
+    def cancel(
+        self, task_id: str, *, now: datetime, op_id: str, expires_at: datetime | None
+    ) -> Task:
         """See `TaskStore.cancel`."""
         with self._lock:
             kept = self._existing(task_id, now)
             row = lifecycle.cancelled(kept.row, now=now, expires_at=expires_at)
             return self._put(replace(kept, row=row, op_id=op_id)).row.task
 
-    def redrive(self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int) -> Task:
+    def redrive(
+        self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int
+    ) -> Task:
         """See `TaskStore.redrive`."""
         with self._lock:
             marked = self._existing(entry.task_id, now)
@@ -266,7 +336,8 @@ class MemoryStore:
             row = lifecycle.redriven(kept.row, edit, now=now)
             return self._put(_Kept(row, _shard(row.task, shards), op_id=op_id)).row.task
 
-    def purge(self, entry: DeadEntry, *, now: datetime, op_id: str) -> None:  # noqa: ARG002 - no answer is ever lost here
+    # no answer is ever lost here
+    def purge(self, entry: DeadEntry, *, now: datetime, op_id: str) -> None:  # noqa: ARG002
         """See `TaskStore.purge`."""
         with self._lock:
             kept = self._dead_since(entry, Verb.PURGE, now)
@@ -280,14 +351,15 @@ class MemoryStore:
             chosen = [
                 kept
                 for kept in self._kept.values()
-                if reference in references_of(kept.row.task) and is_forgotten(kept.row.task.created_at, now)
+                if reference in references_of(kept.row.task)
+                and is_forgotten(kept.row.task.created_at, now)
             ]
             for kept in chosen:
                 self._unindex(kept)
                 del self._kept[kept.row.task.id]
             return sum(not kept.row.is_gone(now) for kept in chosen)
 
-    # -- reading ------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def get(self, task_id: str) -> Task | None:
         """See `TaskStore.get`."""
@@ -325,22 +397,27 @@ class MemoryStore:
                 pending=len(waiting),
                 in_flight=sum(1 for _ in self._living(queue, Status.IN_FLIGHT)),
                 dead=sum(1 for _ in self._living(queue, Status.DEAD)),
-                oldest_due_at=min((task.next_attempt_at for task in waiting if task.next_attempt_at), default=None),
+                oldest_due_at=min(
+                    (task.next_attempt_at for task in waiting if task.next_attempt_at), default=None
+                ),
                 exact=True,
             )
 
-    # -- cleaning up --------------------------------------------------------------------------------------------
+    # -- cleaning up -------------------------------------------------------------------------------
 
     def clean_up(self, record: Mapping[str, Any]) -> None:
-        """See `Remains.clean_up`. A row holds all that a task has, so nothing is ever left behind."""
+        """See `Orphans.clean_up`. A row holds all that a task has, so nothing is ever left behind."""
 
-    def leavings(self, *, after: Any = None, dry_run: bool) -> Leavings:  # noqa: ARG002 - the same
-        """See `Remains.leavings`."""
-        return Leavings(Counter(), Counter(), Counter())
+    # the same
+    def collect_orphans(self, *, after: Any = None, dry_run: bool) -> OrphanReport:  # noqa: ARG002
+        """See `Orphans.collect_orphans`."""
+        return OrphanReport(Counter(), Counter(), Counter())
 
-    # -- inside -------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
-    def _lease(self, task_id: str, step: Callable[[Row], Row | None], *, now: datetime) -> Claim | None:
+    def _lease(
+        self, task_id: str, step: Callable[[Row], Row | None], *, now: datetime
+    ) -> Claim | None:
         with self._lock:
             kept = self._present(task_id, now)
             try:
@@ -351,7 +428,9 @@ class MemoryStore:
                 return None
             return _claim_of(self._put(replace(kept, row=row)).row)
 
-    def _change(self, task_id: str, verb: Verb, step: Callable[[Row], Row], *, fingerprint: str = "") -> Row:
+    def _change(
+        self, task_id: str, verb: Verb, step: Callable[[Row], Row], *, fingerprint: str = ""
+    ) -> Row:
         with self._lock:
             kept = self._kept.get(task_id)
             if kept is None:
@@ -364,7 +443,10 @@ class MemoryStore:
             self._unindex(before)
         self._kept[kept.row.task.id] = kept
         if kept.due_at is not None:
-            insort(self._due[kept.row.task.queue, kept.shard], (to_millis(kept.due_at), kept.row.task.id))
+            insort(
+                self._due[kept.row.task.queue, kept.shard],
+                (to_millis(kept.due_at), kept.row.task.id),
+            )
         if kept.death is not None:
             insort(self._dead[kept.row.task.queue], kept.death)
         return kept
@@ -398,7 +480,9 @@ class MemoryStore:
         return (
             kept
             for kept in self._kept.values()
-            if kept.row.task.queue == queue and kept.row.task.status is status and not kept.row.is_gone(now)
+            if kept.row.task.queue == queue
+            and kept.row.task.status is status
+            and not kept.row.is_gone(now)
         )
 
     def _candidate(self, task_id: str) -> Candidate:

@@ -19,9 +19,13 @@ class MemoryAudit:
         """See `AuditLog.append`."""
         with self._lock:
             if self._records.setdefault(record.id, record) != record:
-                raise StoreFailed(f"audit record {record.id} is there already", may_have_happened=False)
+                raise StoreFailed(
+                    f"audit record {record.id} is there already", may_have_happened=False
+                )
 
-    def records(self, queue: str, *, since: datetime, before: str, limit: int) -> Sequence[AuditRecord]:
+    def records(
+        self, queue: str, *, since: datetime, before: str, limit: int
+    ) -> Sequence[AuditRecord]:
         """See `AuditLog.records`."""
         with self._lock:
             found = [

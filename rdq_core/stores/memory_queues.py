@@ -23,10 +23,13 @@ from rdq_core.engine.ports import Clock
 class MemoryQueues:
     """A `QueueStore` in this process's memory, safe between threads.
 
-    `queues` are what is declared at the beginning, as in a file: `{"billing": {"retry": {"max_attempts": 3}}}`.
+    `queues` are what is declared at the beginning, as in a file: `{"billing": {"retry":
+    {"max_attempts": 3}}}`.
     """
 
-    def __init__(self, queues: Mapping[str, Mapping[str, Any]] | None = None, *, clock: Clock) -> None:
+    def __init__(
+        self, queues: Mapping[str, Mapping[str, Any]] | None = None, *, clock: Clock
+    ) -> None:
         self._clock = clock
         self._lock = threading.RLock()
         self._stored: dict[str, StoredQueue] = {}
@@ -57,13 +60,20 @@ class MemoryQueues:
             return dict(self._stored)
 
     def put_declared(
-        self, queue: str, declared: Mapping[str, Any], file_defaults: Mapping[str, Any], *, expected_revision: int
+        self,
+        queue: str,
+        declared: Mapping[str, Any],
+        file_defaults: Mapping[str, Any],
+        *,
+        expected_revision: int,
     ) -> StoredQueue:
         """See `QueueStore.put_declared`."""
         limits.check_name("queue", queue)
         with self._lock:
             before = self._stored.get(queue)
-            after = redeclared(before, queue, declared, file_defaults, expected_revision=expected_revision)
+            after = redeclared(
+                before, queue, declared, file_defaults, expected_revision=expected_revision
+            )
             self._stored[queue] = after
             return after
 
@@ -71,24 +81,38 @@ class MemoryQueues:
         """See `QueueStore.put_owners`."""
         with self._lock:
             present = self._existing(seen.queue)
-            if (present.revision, present.override_revision) != (seen.revision, seen.override_revision):
+            if (present.revision, present.override_revision) != (
+                seen.revision,
+                seen.override_revision,
+            ):
                 return False
             self._stored[seen.queue] = owned(present, owners)
             return True
 
-    def put_override(self, queue: str, override: Override | None, *, expected_revision: int) -> StoredQueue:
+    def put_override(
+        self, queue: str, override: Override | None, *, expected_revision: int
+    ) -> StoredQueue:
         """See `QueueStore.put_override`."""
-        return self._change(queue, lambda before: overridden(before, override, expected_revision=expected_revision))
+        return self._change(
+            queue, lambda before: overridden(before, override, expected_revision=expected_revision)
+        )
 
-    def pause(self, queue: str, *, paused: bool, now: datetime, reason: str | None = None) -> StoredQueue:
+    def pause(
+        self, queue: str, *, paused: bool, now: datetime, reason: str | None = None
+    ) -> StoredQueue:
         """See `QueueStore.pause`."""
         paused_at, why = (now, reason) if paused else (None, None)
-        return self._change(queue, lambda before: replace(before, paused_at=paused_at, pause_reason=why))
+        return self._change(
+            queue, lambda before: replace(before, paused_at=paused_at, pause_reason=why)
+        )
 
     def begin_delete(self, queue: str, *, now: datetime) -> StoredQueue:
         """See `QueueStore.begin_delete`."""
         return self._change(
-            queue, lambda before: before if before.deleting_at else replace(before, deleting_at=now, looked_at=None)
+            queue,
+            lambda before: (
+                before if before.deleting_at else replace(before, deleting_at=now, looked_at=None)
+            ),
         )
 
     def note_look(self, seen: StoredQueue, *, now: datetime) -> bool:
@@ -98,16 +122,24 @@ class MemoryQueues:
     def end_delete(self, seen: StoredQueue, *, now: datetime) -> bool:
         """See `QueueStore.end_delete`."""
         return self._leave(
-            seen, lambda is_: not is_.is_deleted and is_.deleting_at == seen.deleting_at, deleted_at=now, looked_at=now
+            seen,
+            lambda is_: not is_.is_deleted and is_.deleting_at == seen.deleting_at,
+            deleted_at=now,
+            looked_at=now,
         )
 
     def reopen(self, seen: StoredQueue, *, now: datetime) -> bool:
         """See `QueueStore.reopen`."""
         return self._leave(
-            seen, lambda is_: is_.is_deleted and is_.deleted_at == seen.deleted_at, deleted_at=None, deleting_at=now
+            seen,
+            lambda is_: is_.is_deleted and is_.deleted_at == seen.deleted_at,
+            deleted_at=None,
+            deleting_at=now,
         )
 
-    def _leave(self, seen: StoredQueue, condition: Callable[[StoredQueue], bool], **changes: Any) -> bool:
+    def _leave(
+        self, seen: StoredQueue, condition: Callable[[StoredQueue], bool], **changes: Any
+    ) -> bool:
         """Change a queue that is on its way out, as long as the condition holds of it."""
         with self._lock:
             present = self._stored[seen.queue]

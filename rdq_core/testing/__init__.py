@@ -8,8 +8,8 @@
     rdq_core.testing.moto     atomic_moto, AtomicMotoServer: a DynamoDB in this process that threads can't tear apart
     rdq_core.testing.contract  TaskStoreContract, Bench: what every store promises, for who writes another one
 
-Each module is imported by its own name, because only moto needs `pip install rdq-core[testing]`. `Embedded`, the type
-of `local_rdq`, is here too, and loaded when it is first asked for.
+Each module is imported by its own name, because only moto needs `pip install rdq-core[testing]`.
+`Embedded`, the type of `local_rdq`, is here too, and loaded when it is first asked for.
 """
 
 from typing import TYPE_CHECKING, Any

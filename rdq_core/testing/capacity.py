@@ -1,11 +1,12 @@
-"""What DynamoDB would bill: capacity units of the requests that a client really sends, by the published rules.
+"""What DynamoDB would bill: capacity units of the requests that a client really sends, by the
+published rules.
 
     with Meter(client) as meter:
         store.complete(claim, ...)
     assert meter.write_units == 2
 
-The rules ("Provisioned capacity mode", "Managing throughput capacity for global secondary indexes", "Amazon DynamoDB
-Transactions" in the developer guide; on-demand counts the same units):
+The rules ("Provisioned capacity mode", "Managing throughput capacity for global secondary indexes",
+"Amazon DynamoDB Transactions" in the developer guide; on-demand counts the same units):
 
     write          a unit for each started KB of the larger of the item before and after
     index          nothing where its entry stays as it is; the larger of both where it changes in place; one write where
@@ -14,9 +15,9 @@ Transactions" in the developer guide; on-demand counts the same units):
     failed         a condition that doesn't hold costs the table what the write would have, and the indexes nothing
     read           a unit for each started 4 KB of all that was read, at least one; half of it where not consistent
 
-Engines for tests bill otherwise, or nothing at all, so the meter reads the items that a request is about to touch just
-before it is sent and just after. That makes it a tool for one thread, on an engine for tests. Of PartiQL it knows
-INSERT, whose duplicates cost what a failed condition does.
+Engines for tests bill otherwise, or nothing at all, so the meter reads the items that a request is
+about to touch just before it is sent and just after. That makes it a tool for one thread, on an
+engine for tests. Of PartiQL it knows INSERT, whose duplicates cost what a failed condition does.
 """
 
 import re
@@ -31,7 +32,14 @@ _WRITE_BYTES: Final = 1024
 _READ_BYTES: Final = 4096
 _NOT_HELD: Final = frozenset({"ConditionalCheckFailedException", "TransactionCanceledException"})
 _WRITES: Final = frozenset(
-    {"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems", "BatchExecuteStatement"}
+    {
+        "PutItem",
+        "UpdateItem",
+        "DeleteItem",
+        "BatchWriteItem",
+        "TransactWriteItems",
+        "BatchExecuteStatement",
+    }
 )
 _READS: Final = frozenset({"GetItem", "Query", "Scan"})
 _INSERT: Final = re.compile(r"""INSERT INTO "(?P<table>[^"]+)" VALUE \{(?P<names>[^}]*)\}""")
@@ -51,7 +59,9 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A secondary index: the table's key and its own, and what else it holds; None for all of an item."""
+    """A secondary index: the table's key and its own, and what else it holds; None for all of an
+    item.
+    """
 
     table_keys: tuple[str, ...]
     keys: tuple[str, ...]
@@ -91,7 +101,10 @@ class Shape:
         """The shape that DescribeTable tells, or CreateTable was told."""
         keys = _names(description["KeySchema"])
         indexes = description.get("GlobalSecondaryIndexes", ())
-        return cls(keys, tuple(Index(keys, _names(each["KeySchema"]), _projected(each)) for each in indexes))
+        return cls(
+            keys,
+            tuple(Index(keys, _names(each["KeySchema"]), _projected(each)) for each in indexes),
+        )
 
     def index_units(self, before: Item | None, after: Item | None) -> int:
         """What changing an item costs in all indexes."""
@@ -99,7 +112,9 @@ class Shape:
 
 
 def write_units(*items: Item | None) -> int:
-    """Write units of the largest of these; one where there is none, because a write that finds nothing costs one."""
+    """Write units of the largest of these; one where there is none, because a write that finds
+    nothing costs one.
+    """
     size = max((item_size(item) for item in items if item is not None), default=0)
     return max(1, ceil(size / _WRITE_BYTES))
 
@@ -112,9 +127,9 @@ def read_units(size: int, *, consistent: bool) -> float:
 class Meter:
     """Counts what a low-level client's requests to DynamoDB cost, while in its `with` statement.
 
-    `charges` has one entry a request. A request that was answered with any other error than a failed condition costs
-    nothing. `is_alone` promises that nobody else writes between two requests of this client, which saves a look at
-    each item.
+    `charges` has one entry a request. A request that was answered with any other error than a
+    failed condition costs nothing. `is_alone` promises that nobody else writes between two requests
+    of this client, which saves a look at each item.
     """
 
     def __init__(self, client: Any, *, is_alone: bool = False) -> None:
@@ -146,22 +161,30 @@ class Meter:
 
     def __enter__(self) -> Self:
         self._known.clear()
-        self._client.meta.events.register("before-parameter-build.dynamodb", self._before, unique_id=_CONTEXT)
-        self._client.meta.events.register("after-call.dynamodb", self._after, unique_id=f"{_CONTEXT}-after")
+        self._client.meta.events.register(
+            "before-parameter-build.dynamodb", self._before, unique_id=_CONTEXT
+        )
+        self._client.meta.events.register(
+            "after-call.dynamodb", self._after, unique_id=f"{_CONTEXT}-after"
+        )
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self._client.meta.events.unregister("before-parameter-build.dynamodb", unique_id=_CONTEXT)
         self._client.meta.events.unregister("after-call.dynamodb", unique_id=f"{_CONTEXT}-after")
 
-    # -- around a request -------------------------------------------------------------------------------------------
+    # -- around a request --------------------------------------------------------------------------
 
-    def _before(self, params: Mapping[str, Any], model: Any, context: dict[str, Any], **_: Any) -> None:
+    def _before(
+        self, params: Mapping[str, Any], model: Any, context: dict[str, Any], **_: Any
+    ) -> None:
         if self._is_witness:
             return
         context[_CONTEXT] = (dict(params), self._images(params) if model.name in _WRITES else ())
 
-    def _after(self, parsed: Mapping[str, Any], model: Any, context: dict[str, Any], **_: Any) -> None:
+    def _after(
+        self, parsed: Mapping[str, Any], model: Any, context: dict[str, Any], **_: Any
+    ) -> None:
         if self._is_witness:
             return
         params, before = context[_CONTEXT]
@@ -169,13 +192,19 @@ class Meter:
         if code is not None and code not in _NOT_HELD:
             self.charges.append(Charge(model.name))
         elif model.name in _WRITES:
-            self.charges.append(Charge(model.name, write_units=self._written(model.name, params, before, code)))
+            self.charges.append(
+                Charge(model.name, write_units=self._written(model.name, params, before, code))
+            )
         elif model.name in _READS:
-            self.charges.append(Charge(model.name, read_units=self._read(model.name, params, parsed)))
+            self.charges.append(
+                Charge(model.name, read_units=self._read(model.name, params, parsed))
+            )
         else:
             raise NotImplementedError(f"the meter has no rule for {model.name}")
 
-    def _written(self, operation: str, params: Mapping[str, Any], before: Iterable[Item | None], code: Any) -> float:
+    def _written(
+        self, operation: str, params: Mapping[str, Any], before: Iterable[Item | None], code: Any
+    ) -> float:
         times = 2 if operation == "TransactWriteItems" else 1
         units = 0
         for (table, given), old in zip(_targets(params), before, strict=True):
@@ -193,27 +222,38 @@ class Meter:
         size = sum(item_size(item) for item in self._items_read(operation, params, parsed))
         return read_units(size, consistent=consistent)
 
-    # -- the witness ------------------------------------------------------------------------------------------------
+    # -- the witness -------------------------------------------------------------------------------
 
     def _images(self, params: Mapping[str, Any]) -> list[Item | None]:
-        return [self._image(table, given, may_be_known=self._is_alone) for table, given in _targets(params)]
+        return [
+            self._image(table, given, may_be_known=self._is_alone)
+            for table, given in _targets(params)
+        ]
 
     def _image(self, table: str, given: Item, *, may_be_known: bool) -> Item | None:
         key = {name: given[name] for name in self._shape(table).keys}
         place = repr((table, key))
         if not (may_be_known and place in self._known):
-            item = self._ask(self._client.get_item, TableName=table, Key=key, ConsistentRead=True).get("Item")
+            item = self._ask(
+                self._client.get_item, TableName=table, Key=key, ConsistentRead=True
+            ).get("Item")
             self._known[place] = item or None
         return self._known[place]
 
-    def _items_read(self, operation: str, params: Mapping[str, Any], parsed: Mapping[str, Any]) -> Iterable[Item]:
-        """All that a query went through: what it filtered out is billed as well, and whole items are."""
+    def _items_read(
+        self, operation: str, params: Mapping[str, Any], parsed: Mapping[str, Any]
+    ) -> Iterable[Item]:
+        """All that a query went through: what it filtered out is billed as well, and whole items
+        are.
+        """
         if not any(name in params for name in _KEEPS_ALL_READ):
             items: list[Item] = parsed["Items"]
             return items
         whole = {name: value for name, value in params.items() if name not in _KEEPS_ALL_READ}
         for given in ("ExpressionAttributeNames", "ExpressionAttributeValues"):
-            used = {name: value for name, value in whole.pop(given, {}).items() if _is_used(name, whole)}
+            used = {
+                name: value for name, value in whole.pop(given, {}).items() if _is_used(name, whole)
+            }
             whole |= {given: used} if used else {}
         call = self._client.query if operation == "Query" else self._client.scan
         found: list[Item] = self._ask(call, **whole)["Items"]
@@ -221,7 +261,9 @@ class Meter:
 
     def _shape(self, table: str) -> Shape:
         if table not in self._shapes:
-            self._shapes[table] = Shape.of(self._ask(self._client.describe_table, TableName=table)["Table"])
+            self._shapes[table] = Shape.of(
+                self._ask(self._client.describe_table, TableName=table)["Table"]
+            )
         return self._shapes[table]
 
     def _ask(self, call: Any, **arguments: Any) -> dict[str, Any]:
@@ -258,7 +300,10 @@ def _inserted(statement: Mapping[str, Any]) -> Mapping[str, Any]:
     if found is None:
         raise NotImplementedError("of PartiQL, the meter has a rule for INSERT alone")
     names = _NAME.findall(found["names"])
-    return {"TableName": found["table"], "Item": dict(zip(names, statement["Parameters"], strict=True))}
+    return {
+        "TableName": found["table"],
+        "Item": dict(zip(names, statement["Parameters"], strict=True)),
+    }
 
 
 def _is_used(name: str, request: Mapping[str, Any]) -> bool:
@@ -271,4 +316,8 @@ def _names(schema: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
 
 def _projected(index: Mapping[str, Any]) -> frozenset[str] | None:
     projection = index["Projection"]
-    return None if projection["ProjectionType"] == "ALL" else frozenset(projection.get("NonKeyAttributes", ()))
+    return (
+        None
+        if projection["ProjectionType"] == "ALL"
+        else frozenset(projection.get("NonKeyAttributes", ()))
+    )

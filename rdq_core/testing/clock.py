@@ -1,4 +1,6 @@
-"""Time and chance for tests: they stand still until the test moves them, so nothing waits and nothing flickers."""
+"""Time and chance for tests: they stand still until the test moves them, so nothing waits and
+nothing flickers.
+"""
 
 import threading
 import time
@@ -15,12 +17,15 @@ NOON: Final = datetime(2026, 7, 20, 12, tzinfo=UTC)
 class FrozenClock:
     """A clock that stands still until it is moved. Threads may share it.
 
-    It starts at `now`, an aware datetime, kept in UTC and cut to milliseconds like every time in rdq.
+    It starts at `now`, an aware datetime, kept in UTC and cut to milliseconds like every time in
+    rdq.
     """
 
     def __init__(self, now: datetime = NOON) -> None:
         if now.tzinfo is None:
-            raise ValueError("a clock needs an aware datetime, such as datetime(2026, 7, 20, tzinfo=UTC)")
+            raise ValueError(
+                "a clock needs an aware datetime, such as datetime(2026, 7, 20, tzinfo=UTC)"
+            )
         self._now = cut_to_millis(now)
         self._passed = timedelta(0)
         self._lock = threading.Lock()
@@ -31,12 +36,16 @@ class FrozenClock:
             return self._now
 
     def monotonic(self) -> float:
-        """The seconds that `advance` has let pass. `step` does not move it, as setting a real clock does not."""
+        """The seconds that `advance` has let pass. `step` does not move it, as setting a real clock
+        does not.
+        """
         with self._lock:
             return self._passed.total_seconds()
 
     def advance(self, span: timedelta | str) -> datetime:
-        """Let time pass, as in `advance("2h")`, and return the new moment. Raises ValueError for a negative span."""
+        """Let time pass, as in `advance("2h")`, and return the new moment. Raises ValueError for a
+        negative span.
+        """
         passed = parse_duration(span)
         with self._lock:
             self._passed += passed
@@ -44,7 +53,9 @@ class FrozenClock:
             return self._now
 
     def step(self, span: timedelta) -> datetime:
-        """Set the clock forward or back without time passing, as a correction of a skewed clock does."""
+        """Set the clock forward or back without time passing, as a correction of a skewed clock
+        does.
+        """
         with self._lock:
             self._now = cut_to_millis(self._now + span)
             return self._now
@@ -69,10 +80,11 @@ class SkipsSleep:
         self.slept: list[float] = []
 
     def wait(self, wake: threading.Event, seconds: float) -> bool:
-        """Return True at once if `wake` is set; else let `seconds` pass on the clock and return False.
+        """Return True at once if `wake` is set; else let `seconds` pass on the clock and return
+        False.
 
-        A wait is rounded up to the next millisecond, and is one at least: a sleeper that woke early would look, find
-        nothing due, and sleep for nothing again, for ever.
+        A wait is rounded up to the next millisecond, and is one at least: a sleeper that woke early
+        would look, find nothing due, and sleep for nothing again, for ever.
         """
         if wake.is_set():
             return True
@@ -88,10 +100,11 @@ def _whole_millis(seconds: float) -> timedelta:
 
 
 class FollowsClock:
-    """Waits until a clock that somebody else moves has got there, or the event is set: for watching real threads.
+    """Waits until a clock that somebody else moves has got there, or the event is set: for watching
+    real threads.
 
-    Raises AssertionError after `patience` real seconds in which neither happened, so that a test fails and does not
-    hang.
+    Raises AssertionError after `patience` real seconds in which neither happened, so that a test
+    fails and does not hang.
     """
 
     def __init__(self, clock: FrozenClock, *, patience: float = 20.0) -> None:
@@ -106,5 +119,7 @@ class FollowsClock:
             if self._clock.now() >= until:
                 return False
             if time.monotonic() > give_up:
-                raise AssertionError(f"nothing happened and nobody moved the clock for {self._patience} seconds")
+                raise AssertionError(
+                    f"nothing happened and nobody moved the clock for {self._patience} seconds"
+                )
         return True

@@ -1,6 +1,7 @@
 """Work that is run as its time comes, by a clock that jumps from one due time to the next.
 
-A worker looks every second; a test that did the same would look 600,000 times at a week in which nothing happens.
+A worker looks every second; a test that did the same would look 600,000 times at a week in which
+nothing happens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,12 @@ class Drain:
     """Sweeps these queues over and over. Paused ones are left alone, as everywhere."""
 
     def __init__(
-        self, sweeper: Sweeper, store: TaskStore, source: QueueSource, clock: FrozenClock, queues: Sequence[str]
+        self,
+        sweeper: Sweeper,
+        store: TaskStore,
+        source: QueueSource,
+        clock: FrozenClock,
+        queues: Sequence[str],
     ) -> None:
         self._sweeper = sweeper
         self._store = store
@@ -48,7 +54,8 @@ class Drain:
         due = list(self._due(until))
         moments = [moment for moment in due if moment > now]
         if len(moments) < len(due):
-            # Something is due and was passed over: no token is left, or its key is in use. Later, and later still.
+            # Something is due and was passed over: no token is left, or its key is in use. Later,
+            # and later still.
             moments.append(now + self._patience)
             self._patience *= 2
         return min((moment for moment in moments if moment <= until), default=None)
@@ -71,4 +78,9 @@ class Drain:
 def _both(one: SweepReport, other: SweepReport) -> SweepReport:
     queues = dict.fromkeys((*one.queues, *other.queues))
     nothing = QueueReport()
-    return SweepReport({queue: one.queues.get(queue, nothing) + other.queues.get(queue, nothing) for queue in queues})
+    return SweepReport(
+        {
+            queue: one.queues.get(queue, nothing) + other.queues.get(queue, nothing)
+            for queue in queues
+        }
+    )

@@ -5,7 +5,8 @@
         local.drain(registry, horizon="7d")
         local.history(receipt).succeeded()
 
-`embedded` plays DynamoDB with moto (`pip install rdq-core[testing]`); `in_memory` needs nothing but rdq, and is faster.
+`embedded` plays DynamoDB with moto (`pip install rdq-core[testing]`); `in_memory` needs nothing but
+rdq, and is faster.
 """
 
 import secrets
@@ -19,21 +20,21 @@ from typing import TYPE_CHECKING, Any, Final
 from rdq_core.client.rdq import Rdq
 from rdq_core.config.document import Document, document_of, parse_document
 from rdq_core.config.settings import Host
-from rdq_core.engine.lane import NoLimit
+from rdq_core.engine.admission import NoLimit
 from rdq_core.engine.ports import EventSink
 from rdq_core.engine.report import SweepReport
 from rdq_core.engine.submit import Receipt
 from rdq_core.handlers.aws_lambda import LambdaInvoker
 from rdq_core.handlers.registry import Registry
+from rdq_core.runtime.error_hub import ErrorHub
 from rdq_core.runtime.log import Quiet, log_error
-from rdq_core.runtime.relay import ErrorRelay
 from rdq_core.runtime.system import SystemIds
 from rdq_core.runtime.wiring import Parts, connect
 from rdq_core.stores.memory import MemoryStore
 from rdq_core.stores.memory_audit import MemoryAudit
-from rdq_core.stores.memory_awake import MemoryWakefulness
 from rdq_core.stores.memory_jobs import MemoryCursorKey, MemoryJobs
 from rdq_core.stores.memory_queues import MemoryQueues
+from rdq_core.stores.memory_reservations import MemoryReservations
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
 from rdq_core.testing.draining import Drain
 from rdq_core.testing.functions import LocalFunctions
@@ -54,14 +55,20 @@ _NOBODY: Final = "testing"
 
 
 class Embedded:
-    """An rdq of its own, with `rdq` for programs, `clock` to move, and `parts` for whoever wants more.
+    """An rdq of its own, with `rdq` for programs, `clock` to move, and `parts` for whoever wants
+    more.
 
-    `registry` are the handlers that `drain` runs when it is given no others. `functions` are what queues may name as
-    their handlers; `sweep` calls them.
+    `registry` are the handlers that `drain` runs when it is given no others. `functions` are what
+    queues may name as their handlers; `sweep` calls them.
     """
 
     def __init__(
-        self, parts: Parts, clock: FrozenClock, *, registry: Registry | None = None, tables: "_OnTables | None" = None
+        self,
+        parts: Parts,
+        clock: FrozenClock,
+        *,
+        registry: Registry | None = None,
+        tables: "_OnTables | None" = None,
     ) -> None:
         self.clock = clock
         self.parts: Parts = replace(
@@ -69,7 +76,7 @@ class Embedded:
             jitter=NoJitter(),
             idle=SkipsSleep(clock),
             busy=FollowsClock(clock),
-            on_error=ErrorRelay(log_error),
+            on_error=ErrorHub(log_error),
             invoker=self._invoker,
         )
         self.functions = LocalFunctions()
@@ -81,28 +88,33 @@ class Embedded:
     def _invoker(self) -> LambdaInvoker:
         return LambdaInvoker(lambda _seconds: self.functions, on_error=self.parts.on_error)
 
-    # -- configuration ----------------------------------------------------------------------------------------------
+    # -- configuration -----------------------------------------------------------------------------
 
     def configure(self, queue: str, declared: Mapping[str, Any]) -> None:
         """Declare a queue, or declare it anew, as a configuration file does."""
         self.apply({queue: declared})
 
     def apply(self, queues: Queues) -> None:
-        """Declare these queues, or declare them anew. Raises ConfigInvalid as `rdq queue apply` would."""
+        """Declare these queues, or declare them anew. Raises ConfigInvalid as `rdq queue apply`
+        would.
+        """
         document = _document(queues)
         for queue, declared in document.queues.items():
             stored = self.parts.queues.stored(queue)
             revision = 0 if stored is None else stored.revision
-            self.parts.queues.put_declared(queue, declared, document.defaults, expected_revision=revision)
+            self.parts.queues.put_declared(
+                queue, declared, document.defaults, expected_revision=revision
+            )
 
-    # -- time and work ----------------------------------------------------------------------------------------------
+    # -- time and work -----------------------------------------------------------------------------
 
     def drain(self, registry: Registry | None = None, *, horizon: Span = "0s") -> SweepReport:
-        """Run all work of the registry's queues that is due, and what becomes due within `horizon` from now.
+        """Run all work of the registry's queues that is due, and what becomes due within `horizon`
+        from now.
 
-        The clock jumps from one due time to the next. The default runs what is due at this moment. Retries are work
-        too: a long horizon plays out whole lives. Raises NotRegistered when `fail_next` has named a handler that is
-        none of these.
+        The clock jumps from one due time to the next. The default runs what is due at this moment.
+        Retries are work too: a long horizon plays out whole lives. Raises NotRegistered when
+        `fail_next` has named a handler that is none of these.
         """
         until = self.clock.now() + span_of("horizon", horizon)
         handlers = registry or self.registry
@@ -117,9 +129,15 @@ class Embedded:
         return drain.run(until)
 
     def sweep(self, *, horizon: Span = "0s") -> SweepReport:
-        """`drain` as the sweeper function does it: all queues whose `handlers` are functions, on `functions`."""
+        """`drain` as the sweeper function does it: all queues whose `handlers` are functions, on
+        `functions`.
+        """
         until = self.clock.now() + span_of("horizon", horizon)
-        served = [queue for queue, settings in self.parts.queues.all().items() if settings.host is Host.SWEEPER]
+        served = [
+            queue
+            for queue, settings in self.parts.queues.all().items()
+            if settings.host is Host.SWEEPER
+        ]
         sweeper = self.parts.sweeper(Registry(), serves=served, worker="test:1", host=Host.SWEEPER)
         drain = Drain(sweeper, self.parts.store, self.parts.queues, self.clock, served)
         return drain.run(until)
@@ -128,25 +146,28 @@ class Embedded:
         """Let time pass, as in `advance("2h")`. Nothing runs by itself: call `drain`."""
         self.clock.advance(span_of("span", span))
 
-    # -- failures -----------------------------------------------------------------------------------------------------
+    # -- failures ----------------------------------------------------------------------------------
 
     def fail_next(self, handler_ref: str, error: Failure, *, times: int = 1) -> None:
         """Let the next `times` attempts of a registry's handler end in `error`, without running it.
 
-        What is asked for first is met first. The error goes through the handler's and the queue's own rules, so
-        `Abort`, `RetryAfter` and registered classes mean what they mean. What is in `functions` has to fail by itself.
+        What is asked for first is met first. The error goes through the handler's and the queue's
+        own rules, so `Abort`, `RetryAfter` and registered classes mean what they mean. What is in
+        `functions` has to fail by itself.
         """
         self._failures.add(handler_ref, error, times)
 
     def check_failures_met(self) -> None:
-        """Raises AssertionError when `fail_next` had no effect: no attempt was run that could have met it.
+        """Raises AssertionError when `fail_next` had no effect: no attempt was run that could have
+        met it.
 
         The fixture `local_rdq` and `embedded` call it at their end.
         """
         self._failures.check_met()
 
     def faults(self) -> "FaultScript":
-        """A script of storage faults, for a `with` statement: lost requests and answers, refusals, interleavings.
+        """A script of storage faults, for a `with` statement: lost requests and answers, refusals,
+        interleavings.
 
         RuntimeError in memory, where no request is sent.
         """
@@ -154,10 +175,12 @@ class Embedded:
 
         return FaultScript(self.client)
 
-    # -- looking ------------------------------------------------------------------------------------------------------
+    # -- looking -----------------------------------------------------------------------------------
 
     def history(self, task: Receipt | str) -> History:
-        """What has become of a task, by its receipt or id, to be compared step by step. Raises TaskNotFound."""
+        """What has become of a task, by its receipt or id, to be compared step by step. Raises
+        TaskNotFound.
+        """
         return History(self.rdq.get(task if isinstance(task, str) else task.id))
 
     @property
@@ -173,31 +196,39 @@ class Embedded:
     @property
     def _on_tables(self) -> "_OnTables":
         if self._tables is None:
-            raise RuntimeError("this rdq is in memory, without tables and requests: use moto (fixture rdq_store)")
+            raise RuntimeError(
+                "this rdq is in memory, without tables and requests: use moto (fixture rdq_store)"
+            )
         return self._tables
 
 
 class _OnTables:
     def __init__(self, client: Any) -> None:
-        """Make tables of names of its own: a mock within a mock, as a suite with one mock for all its tests has it,
-        shares tables.
+        """Make tables of names of its own: a mock within a mock, as a suite with one mock for all
+        its tests has it, shares tables.
         """
         from rdq_core.stores.dynamodb.schema import Tables, create_tables
 
         number = next(_numbers)
         self.client = client
-        self.tables = Tables(*(f"rdq-{table}-{number}" for table in ("tasks", "dlq", "control", "audit")))
+        self.tables = Tables(
+            *(f"rdq-{table}-{number}" for table in ("tasks", "dlq", "control", "audit"))
+        )
         create_tables(client, self.tables)
 
 
-def in_memory(queues: Queues, *, registry: Registry | None = None, events: EventSink | None = None) -> Embedded:
-    """An empty rdq in this process's memory: the reference of all stores, without rate limits and `Rdq.prepare`."""
+def in_memory(
+    queues: Queues, *, registry: Registry | None = None, events: EventSink | None = None
+) -> Embedded:
+    """An empty rdq in this process's memory: the reference of all stores, without rate limits and
+    `Rdq.prepare`.
+    """
     clock, ids = FrozenClock(), SystemIds()
     parts = Parts(
         store=MemoryStore(clock=clock, ids=ids),
         queues=MemoryQueues(clock=clock),
         limiter=NoLimit(),
-        wakefulness=MemoryWakefulness(),
+        reservations=MemoryReservations(),
         audit=MemoryAudit(),
         jobs=MemoryJobs(),
         cursor_key=MemoryCursorKey(secrets.token_bytes(32)),
@@ -215,11 +246,19 @@ def in_memory(queues: Queues, *, registry: Registry | None = None, events: Event
 
 
 def on_tables(
-    client: Any, queues: Queues, *, registry: Registry | None = None, events: EventSink | None = None
+    client: Any,
+    queues: Queues,
+    *,
+    registry: Registry | None = None,
+    events: EventSink | None = None,
 ) -> Embedded:
-    """An empty rdq on tables that are made for it, through a client of DynamoDB or of an engine for tests."""
+    """An empty rdq on tables that are made for it, through a client of DynamoDB or of an engine for
+    tests.
+    """
     tables, clock = _OnTables(client), FrozenClock()
-    parts = connect(client, tables.tables, clock=clock, events=events or Quiet(), sleeper=SkipsSleep(clock))
+    parts = connect(
+        client, tables.tables, clock=clock, events=events or Quiet(), sleeper=SkipsSleep(clock)
+    )
     local = Embedded(parts, clock, registry=registry, tables=tables)
     local.apply(queues)
     return local
@@ -235,7 +274,12 @@ def embedded(
     from rdq_core.testing.moto import atomic_moto
 
     with atomic_moto():
-        client = boto3.client("dynamodb", region_name=_REGION, aws_access_key_id=_NOBODY, aws_secret_access_key=_NOBODY)
+        client = boto3.client(
+            "dynamodb",
+            region_name=_REGION,
+            aws_access_key_id=_NOBODY,
+            aws_secret_access_key=_NOBODY,
+        )
         local = on_tables(client, queues, registry=registry, events=events)
         yield local
         local.check_failures_met()

@@ -1,4 +1,5 @@
-"""Scripted faults between a boto3 client and its service: what a network or a busy service does, at the chosen request.
+"""Scripted faults between a boto3 client and its service: what a network or a busy service does, at
+the chosen request.
 
     with FaultScript(client) as faults:
         faults.lose_answer("UpdateItem", nth=2)               # carried out, but nobody hears of it
@@ -7,9 +8,10 @@
         ...
     assert faults.count("UpdateItem") == 2
 
-The faults sit below botocore's own retries, so a request here is one that would be on the wire: a call that botocore
-repeats is several. botocore has no public place for this: a `before-send` hook can't stand below the in-process moto,
-which answers there too and would carry out what the script means to refuse.
+The faults sit below botocore's own retries, so a request here is one that would be on the wire: a
+call that botocore repeats is several. botocore has no public place for this: a `before-send` hook
+can't stand below the in-process moto, which answers there too and would carry out what the script
+means to refuse.
 """
 
 import io
@@ -26,13 +28,20 @@ from botocore.exceptions import BotoCoreError, EndpointConnectionError, ReadTime
 Answer: TypeAlias = tuple[tuple[AWSResponse, dict[str, Any]] | None, Exception | None]
 """What botocore makes of a request: a response and its parsed form, or an exception."""
 
-_STATUS: Final = {"InternalServerError": 500, "InternalFailure": 500, "ServiceUnavailable": 503, "SlowDown": 503}
+_STATUS: Final = {
+    "InternalServerError": 500,
+    "InternalFailure": 500,
+    "ServiceUnavailable": 503,
+    "SlowDown": 503,
+}
 _PARAMETERS: Final = "rdq-fault-script-parameters"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request that was about to be sent: its number, counted from 1, its operation, and the call's parameters."""
+    """One request that was about to be sent: its number, counted from 1, its operation, and the
+    call's parameters.
+    """
 
     number: int
     operation: str
@@ -41,7 +50,9 @@ class Request:
 
 
 class Fault(Protocol):
-    """What happens to a request whose turn has come. `send` carries it out, or meets the next fault of the script."""
+    """What happens to a request whose turn has come. `send` carries it out, or meets the next fault
+    of the script.
+    """
 
     def __call__(self, request: Request, send: Callable[[], Answer]) -> Answer:
         """Answer the request, or raise what the caller shall meet."""
@@ -50,7 +61,9 @@ class Fault(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LosesRequest:
-    """The request never arrives. With `error=ReadTimeoutError` the caller can't tell that from a lost answer."""
+    """The request never arrives. With `error=ReadTimeoutError` the caller can't tell that from a
+    lost answer.
+    """
 
     error: type[BotoCoreError] = EndpointConnectionError
 
@@ -73,11 +86,12 @@ class LosesAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Rejects:
-    """The service refuses the request, without carrying it out, in the form in which DynamoDB refuses.
+    """The service refuses the request, without carrying it out, in the form in which DynamoDB
+    refuses.
 
-    `reasons` are a cancelled transaction's, one for each of its items: None for an item that was all right, a code such
-    as `"ConditionalCheckFailed"`, or a whole reason (`{"Code": ..., "Message": ..., "Item": ...}`).
-    `item` is what a failed condition returns with ALL_OLD.
+    `reasons` are a cancelled transaction's, one for each of its items: None for an item that was
+    all right, a code such as `"ConditionalCheckFailed"`, or a whole reason (`{"Code": ...,
+    "Message": ..., "Item": ...}`). `item` is what a failed condition returns with ALL_OLD.
     """
 
     code: str
@@ -96,7 +110,10 @@ class Rejects:
             else "rejected by the test's fault script"
         )
         status = self.status or _STATUS.get(self.code, 400)
-        headers = {"x-amzn-RequestId": f"rdq-fault-{request.number}", "content-type": "application/x-amz-json-1.0"}
+        headers = {
+            "x-amzn-RequestId": f"rdq-fault-{request.number}",
+            "content-type": "application/x-amz-json-1.0",
+        }
         parsed: dict[str, Any] = {
             "Error": {"Code": self.code, "Message": message},
             "ResponseMetadata": {
@@ -109,14 +126,18 @@ class Rejects:
             parsed |= {"Message": message, "CancellationReasons": reasons}
         if self.item is not None:
             parsed |= {"message": message, "Item": dict(self.item)}
-        body = json.dumps({"__type": f"com.amazonaws.dynamodb.v20120810#{self.code}", "message": message})
+        body = json.dumps(
+            {"__type": f"com.amazonaws.dynamodb.v20120810#{self.code}", "message": message}
+        )
         response = AWSResponse(request.url, status, headers, _Body(body.encode()))  # type: ignore[arg-type]
         return (response, parsed), None
 
 
 @dataclass(frozen=True, slots=True)
 class Interleaves:
-    """Somebody else acts just before the request is sent, or after it was carried out and before its answer arrives."""
+    """Somebody else acts just before the request is sent, or after it was carried out and before
+    its answer arrives.
+    """
 
     do: Callable[[], object]
     when: Literal["before", "after"] = "before"
@@ -144,19 +165,23 @@ class _Rule:
 
     def has_its_turn(self, request: Request) -> bool:
         """Count the request if it matches, and say whether the fault is for it."""
-        if self.operation not in (None, request.operation) or (self.where and not self.where(request)):
+        if self.operation not in (None, request.operation) or (
+            self.where and not self.where(request)
+        ):
             return False
         self.seen += 1
         return self.seen >= self.nth and (self.times is None or self.seen < self.nth + self.times)
 
 
 class FaultScript:
-    """Stands between one client and its service while in its `with` statement, and records every request.
+    """Stands between one client and its service while in its `with` statement, and records every
+    request.
 
-    Without a rule it only counts. Each rule counts the requests that match it from when it was added: those of
-    `operation` (None: of every one) for which `where(request)` holds. `nth` is the first that is hit, `times` how many
-    are in a row, None for all from there on. When several rules hit one request, the rule that was added first is met
-    first. Requests that an interleaved callable makes in its own thread are somebody else's: neither counted nor hit.
+    Without a rule it only counts. Each rule counts the requests that match it from when it was
+    added: those of `operation` (None: of every one) for which `where(request)` holds. `nth` is the
+    first that is hit, `times` how many are in a row, None for all from there on. When several rules
+    hit one request, the rule that was added first is met first. Requests that an interleaved
+    callable makes in its own thread are somebody else's: neither counted nor hit.
     """
 
     def __init__(self, client: BaseClient) -> None:
@@ -167,7 +192,7 @@ class FaultScript:
         self._lock = threading.Lock()
         self._thread = threading.local()
 
-    # -- the script -------------------------------------------------------------------------------------------------
+    # -- the script --------------------------------------------------------------------------------
 
     def add(
         self,
@@ -229,10 +254,14 @@ class FaultScript:
         when: Literal["before", "after"] = "before",
         where: Callable[[Request], bool] | None = None,
     ) -> None:
-        """Run `do` once, just before the chosen request is sent or right after it was carried out: see Interleaves."""
-        self.add(Interleaves(lambda: self._as_somebody_else(do), when), operation, nth=at, where=where)
+        """Run `do` once, just before the chosen request is sent or right after it was carried out:
+        see Interleaves.
+        """
+        self.add(
+            Interleaves(lambda: self._as_somebody_else(do), when), operation, nth=at, where=where
+        )
 
-    # -- what happened ----------------------------------------------------------------------------------------------
+    # -- what happened -----------------------------------------------------------------------------
 
     @property
     def requests(self) -> list[Request]:
@@ -244,14 +273,16 @@ class FaultScript:
         """How many requests there were, of this operation or of all."""
         return sum(operation in (None, request.operation) for request in self.requests)
 
-    # -- between client and service -----------------------------------------------------------------------------------
+    # -- between client and service ----------------------------------------------------------------
 
     def __enter__(self) -> Self:
         if "_do_get_response" in vars(self._endpoint):
             raise RuntimeError("this client already has a fault script")
         self._send = self._endpoint._do_get_response  # noqa: SLF001
         self._endpoint._do_get_response = self._meet  # noqa: SLF001
-        self._client.meta.events.register_last("before-parameter-build", _keep_parameters, unique_id=_PARAMETERS)
+        self._client.meta.events.register_last(
+            "before-parameter-build", _keep_parameters, unique_id=_PARAMETERS
+        )
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -265,10 +296,14 @@ class FaultScript:
 
         if getattr(self._thread, "is_somebody_else", False):
             return send()
-        request, faults = self._take_down(operation_model.name, context.get(_PARAMETERS, {}), wire.url)
+        request, faults = self._take_down(
+            operation_model.name, context.get(_PARAMETERS, {}), wire.url
+        )
         return _through(faults, request, send)
 
-    def _take_down(self, operation: str, params: Mapping[str, Any], url: str) -> tuple[Request, Iterator[Fault]]:
+    def _take_down(
+        self, operation: str, params: Mapping[str, Any], url: str
+    ) -> tuple[Request, Iterator[Fault]]:
         with self._lock:
             request = Request(len(self._requests) + 1, operation, params, url)
             self._requests.append(request)

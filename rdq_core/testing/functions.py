@@ -2,8 +2,8 @@
 
     local.functions.add("payments-charge", handler)      what `function: payments-charge` of a queue's handlers means
 
-A function that raises is a FunctionError, an unknown name a function that doesn't exist. Hand-overs are delivered at
-once. There is no limit of time or size.
+A function that raises is a FunctionError, an unknown name a function that doesn't exist. Hand-overs
+are delivered at once. There is no limit of time or size.
 """
 
 import base64
@@ -19,9 +19,13 @@ _MINUTE: Final = 60_000
 
 
 class LambdaContext:
-    """What Lambda's Python runtime gives a handler beside its event, as far as rdq and most handlers look at it."""
+    """What Lambda's Python runtime gives a handler beside its event, as far as rdq and most
+    handlers look at it.
+    """
 
-    def __init__(self, function: str, *, millis: int = _MINUTE, client_context: str | None = None) -> None:
+    def __init__(
+        self, function: str, *, millis: int = _MINUTE, client_context: str | None = None
+    ) -> None:
         self.function_name = function
         self.invoked_function_arn = f"arn:aws:lambda:eu-central-1:000000000000:function:{function}"
         self.aws_request_id = "00000000-0000-0000-0000-000000000000"
@@ -57,7 +61,9 @@ class LocalFunctions:
         """boto3's `Lambda.Client.invoke`, as far as rdq uses it."""
         name = request["FunctionName"]
         if name not in self._functions:
-            raise ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": name}}, "Invoke")
+            raise ClientError(
+                {"Error": {"Code": "ResourceNotFoundException", "Message": name}}, "Invoke"
+            )
         answer = self._called(name, request)
         if request["InvocationType"] == "Event":
             return {"StatusCode": 202, "Payload": io.BytesIO(b"")}

@@ -3,8 +3,8 @@
     local.history(receipt).failed(ConnectionError, times=2).failed("stripe.Timeout").succeeded()
     local.history(receipt).failed(code="card_declined").dead("card_declined")
 
-Each step takes the next attempt; the last one says how it ended, and that there are no more. An AssertionError shows
-the whole history.
+Each step takes the next attempt; the last one says how it ended, and that there are no more. An
+AssertionError shows the whole history.
 """
 
 from itertools import pairwise
@@ -25,61 +25,86 @@ class History:
         self.task = task
         self._place = 0
 
-    # -- attempts -----------------------------------------------------------------------------------------------------
+    # -- attempts ----------------------------------------------------------------------------------
 
     def failed(
-        self, error: Expected = None, *, code: str | None = None, times: int | None = 1, permanent: bool | None = None
+        self,
+        error: Expected = None,
+        *,
+        code: str | None = None,
+        times: int | None = 1,
+        permanent: bool | None = None,
     ) -> Self:
         """The next `times` attempts failed; None: all up to the next that succeeded, one at least.
 
-        `error` is the exception's class or the full name of its type, `code` the failure's; `permanent` says whether
-        trying again was ruled out. What is None may be anything.
+        `error` is the exception's class or the full name of its type, `code` the failure's;
+        `permanent` says whether trying again was ruled out. What is None may be anything.
         """
         for _ in range(times or max(self._failures_ahead(), 1)):
             attempt = self._next("failed")
             self._require(attempt.outcome is not Outcome.SUCCESS, "an attempt that failed")
             self._check_error(attempt, error, code)
             is_permanent = attempt.outcome is Outcome.PERMANENT_FAILURE
-            self._require(permanent in (None, is_permanent), "permanent" if permanent else "worth another try")
+            self._require(
+                permanent in (None, is_permanent), "permanent" if permanent else "worth another try"
+            )
         return self
 
     def lapsed(self, *, times: int = 1) -> Self:
         """The next `times` attempts were never heard of again: their leases ended."""
         for _ in range(times):
-            self._require(self._next("lapsed").outcome is Outcome.LEASE_EXPIRED, "a lease that ended")
+            self._require(
+                self._next("lapsed").outcome is Outcome.LEASE_EXPIRED, "a lease that ended"
+            )
         return self
 
     def waited(self, *spans: Span) -> Self:
-        """The waits between the attempts, from the end of each to the start of the next, are exactly these."""
+        """The waits between the attempts, from the end of each to the start of the next, are
+        exactly these.
+        """
         attempts = self.task.attempts
-        waits = [after.started_at - (before.finished_at or before.started_at) for before, after in pairwise(attempts)]
+        waits = [
+            after.started_at - (before.finished_at or before.started_at)
+            for before, after in pairwise(attempts)
+        ]
         told = ", ".join(map(format_duration, waits)) or "none"
         expected = [span_of("waited", span) for span in spans]
         self._require(
-            waits == expected, f"waits of {', '.join(map(format_duration, expected)) or 'none'}, not of {told}"
+            waits == expected,
+            f"waits of {', '.join(map(format_duration, expected)) or 'none'}, not of {told}",
         )
         return self
 
-    # -- ends ---------------------------------------------------------------------------------------------------------
+    # -- ends --------------------------------------------------------------------------------------
 
     def succeeded(self) -> Task:
         """The next attempt was the last, and succeeded. The answer is the task, for its result."""
-        self._require(self._next("succeeded").outcome is Outcome.SUCCESS, "an attempt that succeeded")
+        self._require(
+            self._next("succeeded").outcome is Outcome.SUCCESS, "an attempt that succeeded"
+        )
         return self._ended(Status.SUCCEEDED)
 
     def dead(self, code: str | None = None) -> Task:
-        """There were no more attempts: the task is in the DLQ, of this failure code if one is given."""
+        """There were no more attempts: the task is in the DLQ, of this failure code if one is
+        given.
+        """
         task = self._ended(Status.DEAD)
-        self._require(code is None or (task.failure is not None and task.failure.code == code), f"dead of {code}")
+        self._require(
+            code is None or (task.failure is not None and task.failure.code == code),
+            f"dead of {code}",
+        )
         return task
 
     def pending(self, *, due_in: Span | None = None) -> Task:
-        """There were no more attempts yet: the task waits, and is due so long after the last one ended."""
+        """There were no more attempts yet: the task waits, and is due so long after the last one
+        ended.
+        """
         task = self._ended(Status.PENDING)
         if due_in is not None:
             last = task.attempts[-1].finished_at if task.attempts else task.created_at
             self._require(
-                task.next_attempt_at == (last or task.created_at) + span_of("due_in", due_in), f"due in {due_in}"
+                task.next_attempt_at == (last or task.created_at) + span_of("due_in", due_in),
+                f"due in {due_in}",
             )
         return task
 
@@ -92,7 +117,7 @@ class History:
         lines += [_line(attempt) for attempt in self.task.attempts]
         return "\n".join(lines)
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _failures_ahead(self) -> int:
         ahead = self.task.attempts[self._place :]
@@ -112,19 +137,36 @@ class History:
     def _check_error(self, attempt: Attempt, error: Expected, code: str | None) -> None:
         found = attempt.error
         wanted = error if error is None or isinstance(error, str) else _name(error)
-        self._require(wanted is None or (found is not None and found.type == wanted), f"an error of type {wanted}")
-        self._require(code is None or (found is not None and found.code == code), f"an error with the code {code}")
+        self._require(
+            wanted is None or (found is not None and found.type == wanted),
+            f"an error of type {wanted}",
+        )
+        self._require(
+            code is None or (found is not None and found.code == code),
+            f"an error with the code {code}",
+        )
 
-    def _require(self, holds: bool, wanted: str) -> None:  # noqa: FBT001 - a condition, as in assert
+    # a condition, as in assert
+    def _require(self, holds: bool, wanted: str) -> None:  # noqa: FBT001
         if not holds:
             place = f"attempt {self._place}: " if self._place else ""
             raise AssertionError(f"{place}expected {wanted}\n{self}")
 
 
 def _name(error: type[BaseException]) -> str:
-    return error.__qualname__ if error.__module__ == "builtins" else f"{error.__module__}.{error.__qualname__}"
+    return (
+        error.__qualname__
+        if error.__module__ == "builtins"
+        else f"{error.__module__}.{error.__qualname__}"
+    )
 
 
 def _line(attempt: Attempt) -> str:
-    error = "" if attempt.error is None else f" {attempt.error.type} ({attempt.error.code}): {attempt.error.message}"
-    return f"  {attempt.attempt_no}. {attempt.started_at:%Y-%m-%d %H:%M:%S} {attempt.outcome}{error}"
+    error = (
+        ""
+        if attempt.error is None
+        else f" {attempt.error.type} ({attempt.error.code}): {attempt.error.message}"
+    )
+    return (
+        f"  {attempt.attempt_no}. {attempt.started_at:%Y-%m-%d %H:%M:%S} {attempt.outcome}{error}"
+    )

@@ -1,7 +1,9 @@
-"""moto as a store that several threads can use at once, in this process or as a server on the loopback interface.
+"""moto as a store that several threads can use at once, in this process or as a server on the
+loopback interface.
 
-The invariant: one DynamoDB action at a time. moto itself reads, checks and writes in separate steps, so threads that
-race for one conditional write can all win, and the rollback of a failed transaction loses other threads' commits.
+The invariant: one DynamoDB action at a time. moto itself reads, checks and writes in separate
+steps, so threads that race for one conditional write can all win, and the rollback of a failed
+transaction loses other threads' commits.
 
 PartiQL in batches is refused as an unknown operation: moto's own breaks off in the middle.
 
@@ -18,7 +20,11 @@ from typing import Any, Final, Self
 from moto import mock_aws
 from moto.core.exceptions import JsonRESTError
 from moto.dynamodb.responses import DynamoHandler
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from moto.moto_server.werkzeug_app import (
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
 from werkzeug.serving import make_server
 
 ACTIONS: Final = threading.RLock()
@@ -50,9 +56,11 @@ def _refuse_statements(_handler: DynamoHandler) -> Any:
 
 @contextmanager
 def atomic_moto() -> Iterator[None]:
-    """Within it, boto3 clients of this process talk to an empty moto whose DynamoDB is safe for threads.
+    """Within it, boto3 clients of this process talk to an empty moto whose DynamoDB is safe for
+    threads.
 
-    Clients made before it are not affected. Requests to an `endpoint_url` of this machine still go where they say.
+    Clients made before it are not affected. Requests to an `endpoint_url` of this machine still go
+    where they say.
     """
     make_moto_atomic()
     with mock_aws():
@@ -60,11 +68,13 @@ def atomic_moto() -> Iterator[None]:
 
 
 class AtomicMotoServer:
-    """moto's server on 127.0.0.1, in a thread of this process, with its DynamoDB made safe for threads.
+    """moto's server on 127.0.0.1, in a thread of this process, with its DynamoDB made safe for
+    threads.
 
-    Other processes reach it through `AWS_ENDPOINT_URL=server.endpoint_url`, with any credentials and region. Every
-    server of a process, and `atomic_moto`, show the same tables: moto keeps one state a process. It serves as soon as
-    it is made; use it in a `with` statement, or call `stop` when done.
+    Other processes reach it through `AWS_ENDPOINT_URL=server.endpoint_url`, with any credentials
+    and region. Every server of a process, and `atomic_moto`, show the same tables: moto keeps one
+    state a process. It serves as soon as it is made; use it in a `with` statement, or call `stop`
+    when done.
     """
 
     def __init__(self, port: int = 0) -> None:
@@ -83,7 +93,9 @@ class AtomicMotoServer:
                 request_handler=_QuietHandler,
                 fd=listening.fileno(),
             )
-        self._thread = threading.Thread(target=self._server.serve_forever, args=[0.02], name="moto-server", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=[0.02], name="moto-server", daemon=True
+        )
         self._thread.start()
 
     @property

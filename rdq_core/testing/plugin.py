@@ -1,4 +1,5 @@
-"""A pytest plugin, in effect wherever rdq is installed: the fixture `local_rdq`, and three to make it the test's own.
+"""A pytest plugin, in effect wherever rdq is installed: the fixture `local_rdq`, and three to make
+it the test's own.
 
     rdq_queues     the queues: a mapping, or the path of a configuration file
     rdq_registry   the handlers that `drain` runs
@@ -21,7 +22,9 @@ pytest.register_assert_rewrite("rdq_core.testing.contract")  # its modules are n
 
 @pytest.fixture
 def rdq_queues() -> Any:
-    """The queues of `local_rdq`; override it. By default there are none: `local_rdq.configure` declares more."""
+    """The queues of `local_rdq`; override it. By default there are none: `local_rdq.configure`
+    declares more.
+    """
     return {}
 
 
@@ -38,7 +41,9 @@ def rdq_store() -> str:
 
 
 @pytest.fixture
-def local_rdq(rdq_queues: Any, rdq_registry: "Registry | None", rdq_store: str) -> "Iterator[Embedded]":
+def local_rdq(
+    rdq_queues: Any, rdq_registry: "Registry | None", rdq_store: str
+) -> "Iterator[Embedded]":
     """An empty rdq for one test, whose time stands still until the test moves it."""
     from rdq_core.testing.embedded import embedded, in_memory
 

@@ -25,7 +25,9 @@ class Failures:
         self._unmet: set[str] = set()
 
     def add(self, handler_ref: str, error: Failure, times: int) -> None:
-        """Let so many more attempts end in it. Raises TypeError for what can't be raised, ValueError for the number."""
+        """Let so many more attempts end in it. Raises TypeError for what can't be raised,
+        ValueError for the number.
+        """
         kind: object = error if isinstance(error, type) else type(error)
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             raise TypeError(f"an attempt ends in an exception, not in a {type(error).__name__}")
@@ -43,7 +45,9 @@ class Failures:
             near = difflib.get_close_matches(ref, handler_refs, n=1)
             raise NotRegistered(
                 f"fail_next({ref!r}): there is no such handler among {', '.join(sorted(handler_refs)) or 'none'}",
-                hint=f"did you mean {near[0]}?" if near else "ask for it after draining other handlers",
+                hint=f"did you mean {near[0]}?"
+                if near
+                else "ask for it after draining other handlers",
             )
 
     def check_met(self) -> None:
@@ -97,8 +101,12 @@ class Rigged:
 
 
 def _check_raisable(kind: type[BaseException]) -> None:
-    """Raising a class makes one of it without arguments, and an attempt would end in that going wrong."""
+    """Raising a class makes one of it without arguments, and an attempt would end in that going
+    wrong.
+    """
     try:
         kind()
     except TypeError as problem:
-        raise TypeError(f"a {kind.__name__} can't be raised by its class; give one that is made: {problem}") from None
+        raise TypeError(
+            f"a {kind.__name__} can't be raised by its class; give one that is made: {problem}"
+        ) from None

@@ -9,7 +9,9 @@ Span = str | timedelta
 
 
 def span_of(name: str, given: Span) -> timedelta:
-    """The span that an argument means. Raises ValueError, which names the argument, for what is none."""
+    """The span that an argument means. Raises ValueError, which names the argument, for what is
+    none.
+    """
     try:
         return parse_duration(given)
     except ValueError as problem:

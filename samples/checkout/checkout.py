@@ -1,4 +1,6 @@
-"""A checkout that stays open while the bank is down: the charge is made now, or kept and made later."""
+"""A checkout that stays open while the bank is down: the charge is made now, or kept and made
+later.
+"""
 
 from typing import Any, Protocol
 
@@ -23,7 +25,9 @@ class Checkout:
     def __init__(self, rdq: Rdq, bank: Bank) -> None:
         self.bank = bank
         # One order is one task, however often the customer presses the button.
-        guard = rdq.guard(QUEUE, HANDLER, on=BANK_IS_DOWN, max_attempts=2, key=lambda order: order["id"])
+        guard = rdq.guard(
+            QUEUE, HANDLER, on=BANK_IS_DOWN, max_attempts=2, key=lambda order: order["id"]
+        )
         self.charge = guard(self._charge)
         self.registry = Registry(queues=[QUEUE])
         # The guarded function is its own handler: called by rdq it raises, and rdq tries again.

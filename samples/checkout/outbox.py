@@ -1,4 +1,6 @@
-"""An order first and its charge afterwards, where the order's write can't be part of a transaction with rdq's."""
+"""An order first and its charge afterwards, where the order's write can't be part of a transaction
+with rdq's.
+"""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -13,13 +15,17 @@ UNDER_WAY: Final = timedelta(minutes=1)
 
 
 class OutboxOrders:
-    """The shop's own table of orders: its key is `id`, its index `outbox` has the keys `outbox` and `placed_at`.
+    """The shop's own table of orders: its key is `id`, its index `outbox` has the keys `outbox` and
+    `placed_at`.
 
-    An order is written as `pending` and marked `submitted` once its charge is a task. Whatever fails in between, the
-    reconciler of a worker finds it. The business key sees to it that an order that both submit is charged once.
+    An order is written as `pending` and marked `submitted` once its charge is a task. Whatever
+    fails in between, the reconciler of a worker finds it. The business key sees to it that an order
+    that both submit is charged once.
     """
 
-    def __init__(self, rdq: Rdq, client: Any, table: str, now: Callable[[], datetime] | None = None) -> None:
+    def __init__(
+        self, rdq: Rdq, client: Any, table: str, now: Callable[[], datetime] | None = None
+    ) -> None:
         self.rdq = rdq
         self.client = client
         self.table = table
@@ -40,7 +46,9 @@ class OutboxOrders:
         return in_text(self.now() - UNDER_WAY)
 
     def place(self, order: dict[str, Any]) -> str:
-        """Write the order, then submit its charge; the task's id. Whatever is raised, a written order is charged."""
+        """Write the order, then submit its charge; the task's id. Whatever is raised, a written
+        order is charged.
+        """
         return self.outbox.submit(self.rdq, self.write(order)).id
 
     def write(self, order: dict[str, Any]) -> dict[str, Any]:
@@ -51,11 +59,15 @@ class OutboxOrders:
             "outbox": {"S": "pending"},
             "placed_at": {"S": in_text(self.now())},
         }
-        self.client.put_item(TableName=self.table, Item=item, ConditionExpression="attribute_not_exists(id)")
+        self.client.put_item(
+            TableName=self.table, Item=item, ConditionExpression="attribute_not_exists(id)"
+        )
         return item
 
     def repaired_by(self, registry: Registry) -> None:
-        """Have the workers of this registry submit, before each look for work, what was written and not submitted."""
+        """Have the workers of this registry submit, before each look for work, what was written and
+        not submitted.
+        """
         registry.reconciler("orders-without-a-charge")(self.outbox.repair)
 
 

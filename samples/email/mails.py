@@ -8,7 +8,9 @@ from rdq_core import Abort, Registry, Retry, RetryAfter, TaskContext, task
 
 
 class EmailInput(BaseModel):
-    """A mail, by reference: the text is where `message_id` says, since tasks are no place for private letters."""
+    """A mail, by reference: the text is where `message_id` says, since tasks are no place for
+    private letters.
+    """
 
     message_id: str
     to: str
@@ -57,7 +59,9 @@ class Providers:
 def send_email(mail: EmailInput, ctx: TaskContext) -> EmailOutput:
     """Send a mail."""
     try:
-        return EmailOutput(provider_id=Providers.current.send(mail, idempotency_key=ctx.idempotency_key))
+        return EmailOutput(
+            provider_id=Providers.current.send(mail, idempotency_key=ctx.idempotency_key)
+        )
     except Throttled as throttled:
         raise RetryAfter(throttled.retry_after, "email_rate_limited") from throttled
     except NoSuchAddress as unknown:

@@ -1,4 +1,6 @@
-"""A function that was there before rdq, and knows nothing of it: it charges a card, and answers as HTTP does."""
+"""A function that was there before rdq, and knows nothing of it: it charges a card, and answers as
+HTTP does.
+"""
 
 from typing import Any
 

@@ -1,4 +1,6 @@
-"""A consumer of an SQS queue. What it can't handle becomes a task of rdq, instead of coming again and again."""
+"""A consumer of an SQS queue. What it can't handle becomes a task of rdq, instead of coming again
+and again.
+"""
 
 from typing import Any
 

@@ -12,7 +12,9 @@ ORDER = {"id": "o-17", "cents": 1250}
 def refunded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A bank that does as it is told; the keys under which it was asked."""
     keys: list[str] = []
-    monkeypatch.setattr(Bank, "refund", lambda order, cents, key: keys.append(key) or f"{order}/{cents}")
+    monkeypatch.setattr(
+        Bank, "refund", lambda order, cents, key: keys.append(key) or f"{order}/{cents}"
+    )
     return keys
 
 
@@ -23,7 +25,9 @@ def test_a_refund_is_made_under_the_tasks_own_key(local_rdq: Embedded, refunded:
     assert refunded == [receipt.id]
 
 
-def test_a_bank_that_is_away_for_a_day_is_asked_again(local_rdq: Embedded, refunded: list[str]) -> None:
+def test_a_bank_that_is_away_for_a_day_is_asked_again(
+    local_rdq: Embedded, refunded: list[str]
+) -> None:
     receipt = local_rdq.rdq.submit("refunds", "refund-order", ORDER)
     local_rdq.fail_next("refund-order", ConnectionError("no route to the bank"), times=4)
     local_rdq.drain(horizon="7d")
@@ -62,5 +66,7 @@ def test_a_refund_that_was_declined_is_not_tried_again(local_rdq: Embedded) -> N
 def test_nothing_is_nothing(local_rdq: Embedded, refunded: list[str], cents: int) -> None:
     receipt = local_rdq.rdq.submit("refunds", "refund-order", {"id": "o-17", "cents": cents})
     local_rdq.drain()
-    local_rdq.history(receipt).failed(code="nothing_to_refund", permanent=True).dead("nothing_to_refund")
+    local_rdq.history(receipt).failed(code="nothing_to_refund", permanent=True).dead(
+        "nothing_to_refund"
+    )
     assert refunded == []

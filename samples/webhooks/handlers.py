@@ -25,18 +25,24 @@ def deliver(event: dict[str, Any], ctx: TaskContext) -> dict[str, Any]:
         data=ctx.payload,
         headers={
             "Content-Type": "application/json",
-            "Idempotency-Key": ctx.idempotency_key,  # the same for every attempt: the receiver can tell repeats
+            # the same for every attempt: the receiver can tell repeats
+            "Idempotency-Key": ctx.idempotency_key,
             "X-Attempt": str(ctx.attempt_no),
         },
     )
     try:
-        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310 - as above
+        # as above
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310
             if answer.headers.get("X-Demo-Crash"):
-                os._exit(CRASHED)  # stands for what no handler survives: out of memory, a broken native library
+                os._exit(
+                    CRASHED
+                )  # stands for what no handler survives: out of memory, a broken native library
             return receipt_of(answer.read())
     except urllib.error.HTTPError as refusal:
         if refusal.code == 429:  # noqa: PLR2004 - Too Many Requests
-            raise RetryAfter(refusal.headers["Retry-After"], code="throttled", message="too many requests") from refusal
+            raise RetryAfter(
+                refusal.headers["Retry-After"], code="throttled", message="too many requests"
+            ) from refusal
         if refusal.code == 410:  # noqa: PLR2004 - Gone
             raise Abort("endpoint_gone", "the endpoint is gone for good") from refusal
         raise  # anything else may pass: the queue's policy decides how often to try

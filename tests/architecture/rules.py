@@ -1,6 +1,7 @@
 """What may import what. Each rule returns its violations as sentences; none is good news.
 
-errors <- domain <- config <- engine <- {stores, handlers, ops} <- runtime <- client <- {functions, cli, testing}
+errors <- domain <- config <- engine <- {stores, handlers, ops} <- runtime <- client <- {functions,
+cli, testing}
 """
 
 from collections.abc import Iterator
@@ -18,11 +19,23 @@ LAYERS: Final = (
     ("rdq_core.client",),
     ("functions", "rdq_core.cli", "rdq_core.testing"),
 )
-"""From the ground up. A part imports itself and what lies below it; never a neighbour of its own layer."""
+"""From the ground up. A part imports itself and what lies below it; never a neighbour of its own
+layer.
+"""
 
 ONLY_IN: Final = {
-    "boto3": ("rdq_core.stores.dynamodb", "rdq_core.handlers.aws_lambda", "rdq_core.runtime", "rdq_core.testing"),
-    "botocore": ("rdq_core.stores.dynamodb", "rdq_core.handlers.aws_lambda", "rdq_core.runtime", "rdq_core.testing"),
+    "boto3": (
+        "rdq_core.stores.dynamodb",
+        "rdq_core.handlers.aws_lambda",
+        "rdq_core.runtime",
+        "rdq_core.testing",
+    ),
+    "botocore": (
+        "rdq_core.stores.dynamodb",
+        "rdq_core.handlers.aws_lambda",
+        "rdq_core.runtime",
+        "rdq_core.testing",
+    ),
     "aws_lambda_powertools": ("rdq_core.runtime", "functions"),
     "moto": ("rdq_core.testing",),
     "pytest": ("rdq_core.testing.plugin", "rdq_core.testing.contract"),
@@ -55,7 +68,9 @@ IMPURE: Final = (
 )
 """What the domain does without: it is told the time and the jitter, and does nothing that shows."""
 
-VAGUE: Final = frozenset({"utils", "util", "common", "helpers", "helper", "models", "base", "types", "misc"})
+VAGUE: Final = frozenset(
+    {"utils", "util", "common", "helpers", "helper", "models", "base", "types", "misc"}
+)
 """Names that say nothing about what belongs there."""
 
 MOST_LINES: Final = 400
@@ -83,7 +98,11 @@ def foreign_imports(source: Source) -> Iterator[str]:
 def knowing_infra(source: Source) -> Iterator[str]:
     """What infra imports of the product besides the tables' shape."""
     for found in source.imports:
-        if source.is_in("infra") and found.is_of("rdq_core") and not found.is_of("rdq_core.stores.dynamodb.schema"):
+        if (
+            source.is_in("infra")
+            and found.is_of("rdq_core")
+            and not found.is_of("rdq_core.stores.dynamodb.schema")
+        ):
             yield f"{source.module}:{found.line} imports {found.name}: infra may know stores.dynamodb.schema alone"
 
 
@@ -121,5 +140,6 @@ def _place(name: str) -> tuple[int, str] | None:
 
 
 def _is_allowed_exception(source: Source, found: Import) -> bool:
-    # `rdq demo` runs on the test kit's engine. No other command may, and no start of the command line pays for it.
+    # `rdq demo` runs on the test kit's engine. No other command may, and no start of the command
+    # line pays for it.
     return found.late and source.is_in("rdq_core.cli") and found.is_of("rdq_core.testing")

@@ -1,4 +1,6 @@
-"""The product's source as the architecture tests see it: files, their modules, and what they import."""
+"""The product's source as the architecture tests see it: files, their modules, and what they
+import.
+"""
 
 import ast
 import io
@@ -43,12 +45,18 @@ class Source:
 
     def is_in(self, *packages: str) -> bool:
         """Whether the module is one of these packages or lies in one."""
-        return any(self.module == package or self.module.startswith(f"{package}.") for package in packages)
+        return any(
+            self.module == package or self.module.startswith(f"{package}.") for package in packages
+        )
 
     @cached_property
     def imports(self) -> list[Import]:
         """Every import, with `from a import b` as `a.b`, and relative ones made absolute."""
-        return [found for node, late in _nodes(self.tree, late=False) for found in self._names(node, late=late)]
+        return [
+            found
+            for node, late in _nodes(self.tree, late=False)
+            for found in self._names(node, late=late)
+        ]
 
     def _names(self, node: ast.AST, *, late: bool) -> Iterator[Import]:
         match node:
@@ -76,7 +84,14 @@ class Source:
 
     def code_lines(self) -> int:
         """How many lines have code on them: docstrings, comments and blank lines don't count."""
-        words = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+        words = {
+            tokenize.COMMENT,
+            tokenize.NL,
+            tokenize.NEWLINE,
+            tokenize.INDENT,
+            tokenize.DEDENT,
+            tokenize.ENDMARKER,
+        }
         code: set[int] = set()
         for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
             if token.type not in words:
@@ -86,7 +101,10 @@ class Source:
     def _docstring_lines(self) -> set[int]:
         lines: set[int] = set()
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
+            if (
+                isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+                and node.body
+            ):
                 first = node.body[0]
                 if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
                     lines.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
@@ -95,7 +113,12 @@ class Source:
 
 def sources(root: Path = ROOT, folders: tuple[str, ...] = SHIPPED) -> list[Source]:
     """Every Python file below these folders, in order."""
-    paths = sorted(path for folder in folders for path in (root / folder).rglob("*.py") if ".venv" not in path.parts)
+    paths = sorted(
+        path
+        for folder in folders
+        for path in (root / folder).rglob("*.py")
+        if ".venv" not in path.parts
+    )
     return [Source(path, _module(path.relative_to(root))) for path in paths]
 
 

@@ -25,8 +25,15 @@ def drawn() -> dict[str, str | None]:
 
 def defined() -> dict[str, str | None]:
     """Each class of the module, with the one that it inherits from."""
-    classes = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__]
-    return {kind.__name__: None if kind is errors.RdqError else kind.mro()[1].__name__ for kind in classes}
+    classes = [
+        kind
+        for _, kind in inspect.getmembers(errors, inspect.isclass)
+        if kind.__module__ == errors.__name__
+    ]
+    return {
+        kind.__name__: None if kind is errors.RdqError else kind.mro()[1].__name__
+        for kind in classes
+    }
 
 
 def test_the_drawing_is_the_tree() -> None:
@@ -34,4 +41,8 @@ def test_the_drawing_is_the_tree() -> None:
 
 
 def test_every_error_has_a_code() -> None:
-    assert [name for name in defined() if not re.fullmatch(r"[a-z_]+", getattr(errors, name).default_code)] == []
+    assert [
+        name
+        for name in defined()
+        if not re.fullmatch(r"[a-z_]+", getattr(errors, name).default_code)
+    ] == []

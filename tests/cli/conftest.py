@@ -113,9 +113,13 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.fixture
-def rdq(shell: Shell, moto: Engine, tables: Tables, waited: list[float], monkeypatch: pytest.MonkeyPatch) -> Shell:
+def rdq(
+    shell: Shell, moto: Engine, tables: Tables, waited: list[float], monkeypatch: pytest.MonkeyPatch
+) -> Shell:
     """Run a command line where the queues `billing` and `email` are configured."""
-    client = moto.dynamodb  # one for all commands of the test: each process makes its own, which takes 100 ms
+    client = (
+        moto.dynamodb
+    )  # one for all commands of the test: each process makes its own, which takes 100 ms
     monkeypatch.setattr(wiring, "dynamodb_client", lambda: client)
     monkeypatch.setattr(principal, "_sts", KnowsAnn)
     assert shell("queue", "apply", "-", given=QUEUES.encode()).code == 0
@@ -129,8 +133,12 @@ Bury = Callable[..., str]
 def bury(rdq: Shell) -> Bury:
     """A dead task of `billing`: `code` and `message` are what its handler said; the id is answered."""
 
-    def buried(code: str = "card_expired", message: str = "the card has expired", *arguments: str) -> str:
-        answer = rdq("submit", "-q", "billing", "-H", "charge", "--payload", "x", "--json", *arguments).document
+    def buried(
+        code: str = "card_expired", message: str = "the card has expired", *arguments: str
+    ) -> str:
+        answer = rdq(
+            "submit", "-q", "billing", "-H", "charge", "--payload", "x", "--json", *arguments
+        ).document
         sweep_once(code, message)
         task_id: str = answer["submitted"][0]["id"]
         return task_id
@@ -152,7 +160,12 @@ def run_once(charge: Callable[[bytes], object]) -> QueueReport:
     registry = Registry(queues=["billing"])
     registry.register("charge", charge)
     limits = SweepLimits(horizon=timedelta(0), linger=timedelta(0))
-    return connect(events=Quiet()).sweeper(registry, serves=["billing"], worker="test").sweep(limits).total
+    return (
+        connect(events=Quiet())
+        .sweeper(registry, serves=["billing"], worker="test")
+        .sweep(limits)
+        .total
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -51,7 +51,9 @@ class Tty(io.StringIO):
 
 
 @pytest.mark.parametrize(("kind", "teller"), [("xterm-256color", Live), ("dumb", Lines)])
-def test_a_terminal_that_cannot_draw_gets_plain_lines(kind: str, teller: type, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_that_cannot_draw_gets_plain_lines(
+    kind: str, teller: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TERM", kind)
     monkeypatch.setattr(sys, "stdout", Tty())
     with telling(people=True) as told:

@@ -24,7 +24,9 @@ ERRORS: Final = {"f": AttemptError(type="HTTPError"), "t": AttemptError(type="Ti
 
 
 def a_story(history: str, status: Status = Status.SUCCEEDED) -> Task:
-    """A task whose attempts ended so: s for success, f for failure, t for no answer in time, x for a lapsed lease."""
+    """A task whose attempts ended so: s for success, f for failure, t for no answer in time, x for
+    a lapsed lease.
+    """
     attempts = tuple(
         Attempt(
             attempt_no=number,
@@ -39,7 +41,10 @@ def a_story(history: str, status: Status = Status.SUCCEEDED) -> Task:
 
 
 def requests(*answers: str, sha256: str = SHA) -> list[Request]:
-    return [Request("T", number, "acme", sha256, answer) for number, answer in enumerate(answers, start=1)]
+    return [
+        Request("T", number, "acme", sha256, answer)
+        for number, answer in enumerate(answers, start=1)
+    ]
 
 
 def verdict(task: Task | None, log: list[Request]) -> Verdict:
@@ -53,8 +58,14 @@ def verdict(task: Task | None, log: list[Request]) -> Verdict:
         (a_story("ffs"), requests("503", "503", ACCEPT)),
         (a_story("f", Status.DEAD), requests("410")),
         (a_story("xs"), requests(CRASH, ACCEPT)),
-        (a_story("xs"), requests(ACCEPT, ACCEPT)),  # killed with the answer in hand: delivered twice
-        (a_story("ts"), requests(ACCEPT, ACCEPT)),  # accepted, and the answer came too late: delivered twice
+        (
+            a_story("xs"),
+            requests(ACCEPT, ACCEPT),
+        ),  # killed with the answer in hand: delivered twice
+        (
+            a_story("ts"),
+            requests(ACCEPT, ACCEPT),
+        ),  # accepted, and the answer came too late: delivered twice
         (a_story("xs"), [Request("T", 2, "acme", SHA, ACCEPT)]),  # killed before the request
     ],
 )
@@ -72,7 +83,11 @@ def test_the_two_books_agree(task: Task, log: list[Request]) -> None:
         (a_story("f", Status.DEAD), requests(ACCEPT), "the receiver said accept"),
         (a_story("s"), requests(ACCEPT, sha256="other"), "arrived changed"),
         (a_story("s"), requests(ACCEPT) * 2, "made 2 requests"),
-        (a_story("s"), [*requests(ACCEPT), Request("U", 1, "acme", SHA, ACCEPT)], "nobody submitted"),
+        (
+            a_story("s"),
+            [*requests(ACCEPT), Request("U", 1, "acme", SHA, ACCEPT)],
+            "nobody submitted",
+        ),
     ],
 )
 def test_a_disagreement_is_found(task: Task | None, log: list[Request], problem: str) -> None:

@@ -25,7 +25,9 @@ ENTRY = {
 
 
 def dead(rdq: Shell, *arguments: str) -> list[str]:
-    return [each["id"] for each in rdq("dlq", "list", "billing", *arguments, "--json").document["items"]]
+    return [
+        each["id"] for each in rdq("dlq", "list", "billing", *arguments, "--json").document["items"]
+    ]
 
 
 def test_the_list_has_its_fixed_shape(rdq: Shell, bury: Bury) -> None:
@@ -34,7 +36,11 @@ def test_the_list_has_its_fixed_shape(rdq: Shell, bury: Bury) -> None:
     (entry,) = answer["items"]
     assert answer["next_cursor"] is None
     assert entry.keys() == ENTRY
-    assert (entry["id"], entry["code"], entry["message"]) == (task_id, "card_expired", "the card has expired")
+    assert (entry["id"], entry["code"], entry["message"]) == (
+        task_id,
+        "card_expired",
+        "the card has expired",
+    )
 
 
 def test_pages_go_on_where_the_cursor_says(rdq: Shell, bury: Bury) -> None:
@@ -65,11 +71,23 @@ def test_a_foreign_or_garbled_cursor_is_stale(rdq: Shell, bury: Bury) -> None:
 
 def test_filters_narrow_the_list(rdq: Shell, bury: Bury) -> None:
     task_id = bury()
-    assert dead(rdq, "--type", "*Abort") == dead(rdq, "--since", "1h") == dead(rdq, "--handler", "charge") == [task_id]
-    assert dead(rdq, "--type", "nothing*") == dead(rdq, "--until", "1h") == dead(rdq, "--handler", "other") == []
+    assert (
+        dead(rdq, "--type", "*Abort")
+        == dead(rdq, "--since", "1h")
+        == dead(rdq, "--handler", "charge")
+        == [task_id]
+    )
+    assert (
+        dead(rdq, "--type", "nothing*")
+        == dead(rdq, "--until", "1h")
+        == dead(rdq, "--handler", "other")
+        == []
+    )
 
 
-@pytest.mark.parametrize("arguments", [["--since", "yesterday"], ["--page-size", "0"], ["--page-size", "501"]])
+@pytest.mark.parametrize(
+    "arguments", [["--since", "yesterday"], ["--page-size", "0"], ["--page-size", "501"]]
+)
 def test_a_bad_condition_is_wrong_use(rdq: Shell, arguments: list[str]) -> None:
     assert rdq("dlq", "list", "billing", *arguments, "--json").code == 2
 
@@ -84,7 +102,9 @@ def test_a_dead_task_is_shown_with_its_history(rdq: Shell, bury: Bury) -> None:
 
 
 def test_a_living_task_is_not_in_the_dlq(rdq: Shell) -> None:
-    submitted = rdq("submit", "-q", "billing", "-H", "charge", "--payload", "x", "--json").document["submitted"]
+    submitted = rdq("submit", "-q", "billing", "-H", "charge", "--payload", "x", "--json").document[
+        "submitted"
+    ]
     answer = rdq("dlq", "show", submitted[0]["id"], "--json")
     assert (answer.code, answer.error["code"]) == (3, "task_not_found")
     assert "PENDING" in answer.error["message"]
@@ -101,7 +121,14 @@ def test_groups_count_what_died_of_the_same(rdq: Shell, bury: Bury) -> None:
 def test_a_dry_run_counts_and_changes_nothing(rdq: Shell, bury: Bury) -> None:
     ids = [bury(), bury()]
     answer = rdq("dlq", "redrive", "billing", "--all", "--dry-run", "--json")
-    assert answer.document == {"selected": 2, "done": 0, "skipped": 0, "failed": 0, "dry_run": True, "job_id": None}
+    assert answer.document == {
+        "selected": 2,
+        "done": 0,
+        "skipped": 0,
+        "failed": 0,
+        "dry_run": True,
+        "job_id": None,
+    }
     assert sorted(dead(rdq)) == sorted(ids)
 
 
@@ -110,7 +137,14 @@ def test_a_group_is_sent_back_and_the_others_stay(rdq: Shell, bury: Bury) -> Non
     group = rdq("dlq", "groups", "billing", "--json").document["items"][0]["fingerprint"]
     answer = rdq("dlq", "redrive", "billing", "--group", group, "--yes", "--json")
     job_id = answer.document["job_id"]
-    assert answer.document == {"selected": 2, "done": 2, "skipped": 0, "failed": 0, "dry_run": False, "job_id": job_id}
+    assert answer.document == {
+        "selected": 2,
+        "done": 2,
+        "skipped": 0,
+        "failed": 0,
+        "dry_run": False,
+        "job_id": job_id,
+    }
     assert rdq("job", "get", job_id, "--json").document["state"] == "done"
     assert dead(rdq) == [other]
     for task_id in (first, second):
@@ -128,7 +162,9 @@ def test_a_group_is_sent_back_and_the_others_stay(rdq: Shell, bury: Bury) -> Non
         ["nonsense"],
     ],
 )
-def test_anything_but_one_kind_of_selection_is_wrong_use(rdq: Shell, bury: Bury, arguments: list[str]) -> None:
+def test_anything_but_one_kind_of_selection_is_wrong_use(
+    rdq: Shell, bury: Bury, arguments: list[str]
+) -> None:
     task_id = bury()
     answer = rdq("dlq", "redrive", "billing", *arguments, "--json")
     assert (answer.code, answer.out) == (2, "")
@@ -148,7 +184,11 @@ def test_of_several_tasks_those_that_can_go_back_do(rdq: Shell, bury: Bury) -> N
     task_id = bury()
     answer = rdq("dlq", "redrive", "billing", task_id, "01J00000000000000000000000", "--json")
     assert answer.code == 4
-    assert (answer.document["selected"], answer.document["done"], answer.document["skipped"]) == (2, 1, 1)
+    assert (answer.document["selected"], answer.document["done"], answer.document["skipped"]) == (
+        2,
+        1,
+        1,
+    )
 
 
 def test_max_redrives_refuses_and_force_overrides(rdq: Shell, bury: Bury) -> None:
@@ -160,7 +200,9 @@ def test_max_redrives_refuses_and_force_overrides(rdq: Shell, bury: Bury) -> Non
     assert rdq("dlq", "redrive", "billing", task_id, "--force", "--json").code == 0
 
 
-def test_a_redrive_can_change_what_made_the_task_die(rdq: Shell, bury: Bury, tmp_path: Path) -> None:
+def test_a_redrive_can_change_what_made_the_task_die(
+    rdq: Shell, bury: Bury, tmp_path: Path
+) -> None:
     task_id = bury("bad", "bad", "--handler-version", "v1")
     (tmp_path / "body").write_bytes(b"better")
     edits = ("--unpin", "--set-handler", "refund", "--payload-file", str(tmp_path / "body"))
@@ -179,7 +221,9 @@ def test_a_redrive_can_change_what_made_the_task_die(rdq: Shell, bury: Bury, tmp
         ["--payload-file", "/nonexistent"],
     ],
 )
-def test_a_bad_edit_is_wrong_use_and_sends_nothing_back(rdq: Shell, bury: Bury, edits: list[str]) -> None:
+def test_a_bad_edit_is_wrong_use_and_sends_nothing_back(
+    rdq: Shell, bury: Bury, edits: list[str]
+) -> None:
     task_id = bury()
     assert rdq("dlq", "redrive", "billing", task_id, *edits, "--json").code == 2
     assert dead(rdq) == [task_id]
@@ -187,7 +231,10 @@ def test_a_bad_edit_is_wrong_use_and_sends_nothing_back(rdq: Shell, bury: Bury, 
 
 def test_a_payload_is_edited_for_one_task_at_a_time(rdq: Shell, bury: Bury) -> None:
     bury()
-    assert rdq("dlq", "redrive", "billing", "--all", "--payload-file", "-", "--json", given=b"x").code == 2
+    assert (
+        rdq("dlq", "redrive", "billing", "--all", "--payload-file", "-", "--json", given=b"x").code
+        == 2
+    )
 
 
 def test_many_are_not_sent_back_unasked_where_nobody_can_be_asked(rdq: Shell, bury: Bury) -> None:
@@ -218,11 +265,18 @@ def test_filters_that_choose_nothing_say_so_and_where_to_look(rdq: Shell, bury: 
 
 def test_a_selection_that_is_none_names_the_options(rdq: Shell) -> None:
     hint = rdq("dlq", "redrive", "billing", "--json").error["hint"]
-    assert all(option in hint for option in ("--group", "--all", "--type", "--handler", "--since", "--until"))
+    assert all(
+        option in hint
+        for option in ("--group", "--all", "--type", "--handler", "--since", "--until")
+    )
 
 
-@pytest.mark.parametrize(("command", "next_one"), [("redrive", "redrive QUEUE"), ("list", "show"), ("groups", "show")])
-def test_an_id_in_the_place_of_the_queue_is_recognised(rdq: Shell, command: str, next_one: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "next_one"), [("redrive", "redrive QUEUE"), ("list", "show"), ("groups", "show")]
+)
+def test_an_id_in_the_place_of_the_queue_is_recognised(
+    rdq: Shell, command: str, next_one: str
+) -> None:
     task_id = "01J00000000000000000000000"
     answer = rdq("dlq", command, task_id, "--json")
     assert (answer.code, answer.error["code"]) == (2, "usage")

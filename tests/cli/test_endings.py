@@ -1,4 +1,6 @@
-"""How a command ends when something is wrong around it: exit codes, one line, nothing on standard output."""
+"""How a command ends when something is wrong around it: exit codes, one line, nothing on standard
+output.
+"""
 
 import os
 import subprocess
@@ -33,7 +35,7 @@ def raising(error: BaseException) -> Any:
     return act
 
 
-# -- AWS ----------------------------------------------------------------------------------------------------------
+# -- AWS -------------------------------------------------------------------------------------------
 
 
 def test_without_table_names_the_missing_variables_are_named(shell: Shell) -> None:
@@ -42,14 +44,18 @@ def test_without_table_names_the_missing_variables_are_named(shell: Shell) -> No
     assert "RDQ_DLQ_TABLE" in answer.error["message"]
 
 
-def test_without_a_region_it_says_so(shell: Shell, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_region_it_says_so(
+    shell: Shell, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     answer = shell(*LIST)
     assert answer.code == 5
     assert "region" in answer.error["message"]
 
 
-@pytest.mark.parametrize(("name", "wrong"), [("AWS_PROFILE", "no-such-profile"), ("AWS_ENDPOINT_URL", "no-url")])
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("AWS_PROFILE", "no-such-profile"), ("AWS_ENDPOINT_URL", "no-url")]
+)
 def test_an_aws_setting_that_cannot_be_used_is_told(
     shell: Shell, tables: Tables, monkeypatch: pytest.MonkeyPatch, name: str, wrong: str
 ) -> None:
@@ -60,7 +66,9 @@ def test_an_aws_setting_that_cannot_be_used_is_told(
     assert name in answer.error["hint"]
 
 
-def test_a_missing_table_is_named(shell: Shell, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_table_is_named(
+    shell: Shell, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RDQ_CONTROL_TABLE", "not-there")
     answer = shell(*LIST)
     assert answer.code == 5
@@ -77,7 +85,9 @@ def test_without_credentials_it_says_so(shell: Shell, monkeypatch: pytest.Monkey
         assert "credentials" in answer.error["message"]
 
 
-def test_an_endpoint_that_nobody_answers_is_told(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endpoint_that_nobody_answers_is_told(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     for command in (LIST, ("init", "--json")):
         answer = shell(*command)
@@ -120,10 +130,12 @@ def test_a_missing_permission_is_named(rdq: Shell) -> None:
     assert "dynamodb:Query" in answer.error["message"] + str(answer.error["hint"])
 
 
-# -- ourselves ----------------------------------------------------------------------------------------------------
+# -- ourselves -------------------------------------------------------------------------------------
 
 
-def test_a_bug_is_one_line_and_says_how_to_report_it(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_one_line_and_says_how_to_report_it(
+    rdq: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(dlq_commands, "Asking", raising(ZeroDivisionError("private")))
     answer = rdq("dlq", "groups", "--json")
     assert (answer.code, answer.out) == (1, "")
@@ -162,8 +174,12 @@ def test_an_interrupt_while_it_loads_ends_quietly(monkeypatch: pytest.MonkeyPatc
     assert ended.value.code == 130
 
 
-@pytest.mark.parametrize("arguments", [["bogus"], ["dlq", "bogus"], ["dlq", "list"], ["queue", "list", "-o", "xml"]])
-def test_a_command_line_that_makes_no_sense_is_wrong_use(shell: Shell, arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [["bogus"], ["dlq", "bogus"], ["dlq", "list"], ["queue", "list", "-o", "xml"]]
+)
+def test_a_command_line_that_makes_no_sense_is_wrong_use(
+    shell: Shell, arguments: list[str]
+) -> None:
     answer = shell(*arguments, "--json")
     assert (answer.code, answer.out, answer.error["code"]) == (2, "", "usage")
     told = shell(*arguments)
@@ -191,7 +207,7 @@ def test_the_version_is_told(shell: Shell) -> None:
     assert (answer.code, answer.out) == (0, f"rdq {version('rdq-core')}\n")
 
 
-# -- init ---------------------------------------------------------------------------------------------------------
+# -- init ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -201,7 +217,9 @@ def local(moto: Engine, monkeypatch: pytest.MonkeyPatch) -> Any:
         yield server
 
 
-def test_init_makes_a_local_engine_ready_under_default_names(shell: Shell, local: AtomicMotoServer) -> None:
+def test_init_makes_a_local_engine_ready_under_default_names(
+    shell: Shell, local: AtomicMotoServer
+) -> None:
     first = shell("init", "--json").document
     assert first["tables"]["RDQ_TASKS_TABLE"] == "rdq-tasks"
     assert shell("init").out.count("export RDQ_") == 4
@@ -209,7 +227,9 @@ def test_init_makes_a_local_engine_ready_under_default_names(shell: Shell, local
     assert len(shell("queue", "list", "--json").document["items"]) == 2
 
 
-def test_init_keeps_its_hands_off_aws(shell: Shell, tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_keeps_its_hands_off_aws(
+    shell: Shell, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RDQ_TASKS_TABLE", "new-tasks")
     refused = shell("init", "--json")
     assert (refused.code, refused.error["code"]) == (2, "usage")
@@ -229,10 +249,12 @@ def test_init_makes_the_key_of_page_cursors_for_those_who_may_only_read(
     assert moto.dynamodb.get_item(TableName=tables.control, Key=key)["Item"] == made
 
 
-# -- real processes -----------------------------------------------------------------------------------------------
+# -- real processes --------------------------------------------------------------------------------
 
 
-def spawned(arguments: Sequence[str], server: AtomicMotoServer, **options: Any) -> subprocess.Popen[bytes]:
+def spawned(
+    arguments: Sequence[str], server: AtomicMotoServer, **options: Any
+) -> subprocess.Popen[bytes]:
     environment = {
         **os.environ,
         "AWS_ENDPOINT_URL": server.endpoint_url,
@@ -240,7 +262,12 @@ def spawned(arguments: Sequence[str], server: AtomicMotoServer, **options: Any) 
         "NO_PROXY": "127.0.0.1",
     }
     return subprocess.Popen(
-        arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, **options
+        arguments,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        **options,
     )
 
 
@@ -262,10 +289,14 @@ def test_without_the_extra_it_says_what_to_install(local: AtomicMotoServer) -> N
     process = spawned([sys.executable, "-c", code], local)
     out, err = process.communicate(timeout=HANGS)
     assert (process.returncode, out) == (2, b"")
-    assert err.decode().splitlines() == ["rdq's command line needs typer: pip install 'rdq-core[cli]'"]
+    assert err.decode().splitlines() == [
+        "rdq's command line needs typer: pip install 'rdq-core[cli]'"
+    ]
 
 
-def test_without_the_sample_the_demo_says_where_it_is(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_sample_the_demo_says_where_it_is(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(demo, "_SAMPLE", Path("samples", "nowhere"))
     answer = shell("demo", "--json")
     assert (answer.code, answer.out) == (2, "")

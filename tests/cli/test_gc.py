@@ -17,15 +17,28 @@ def orphan(moto: Engine, tables: Tables, bury: Bury) -> str:
     task_id = bury()
     records = moto.dynamodb.scan(TableName=tables.dlq)["Items"]
     record: Any = next(item for item in records if item["kind"]["S"].startswith("A#1#"))
-    moto.dynamodb.put_item(TableName=tables.dlq, Item={**record, "kind": {"S": "A#1#0123456789abcdef"}})
+    moto.dynamodb.put_item(
+        TableName=tables.dlq, Item={**record, "kind": {"S": "A#1#0123456789abcdef"}}
+    )
     return task_id
 
 
 def test_programs_get_counts_by_kind(rdq: Shell, orphan: str) -> None:
-    counts = {"examined": {**NOTHING, "attempts": 2, "entries": 1}, "found": {**NOTHING, "attempts": 1}}
+    counts = {
+        "examined": {**NOTHING, "attempts": 2, "entries": 1},
+        "found": {**NOTHING, "attempts": 1},
+    }
 
-    assert rdq("gc", "--dry-run", "--json").document == {**counts, "removed": NOTHING, "dry_run": True}
-    assert rdq("gc", "--json").document == {**counts, "removed": {**NOTHING, "attempts": 1}, "dry_run": False}
+    assert rdq("gc", "--dry-run", "--json").document == {
+        **counts,
+        "removed": NOTHING,
+        "dry_run": True,
+    }
+    assert rdq("gc", "--json").document == {
+        **counts,
+        "removed": {**NOTHING, "attempts": 1},
+        "dry_run": False,
+    }
     assert rdq("gc", "--json").document["found"] == NOTHING
 
 

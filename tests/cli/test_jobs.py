@@ -1,4 +1,6 @@
-"""`rdq dlq redrive`, `purge` and `rdq job`: many at once, watched, stopped half-way and gone on with."""
+"""`rdq dlq redrive`, `purge` and `rdq job`: many at once, watched, stopped half-way and gone on
+with.
+"""
 
 import signal
 from datetime import timedelta
@@ -115,7 +117,9 @@ def test_ctrl_c_comes_too_late_for_a_job_that_others_have_finished(
                 job = hurried
         signal.raise_signal(signal.SIGINT)
 
-    begun = rdq("dlq", "redrive", "billing", "--all", "--rate", "2/s", "--yes", "--detach", "--json")
+    begun = rdq(
+        "dlq", "redrive", "billing", "--all", "--rate", "2/s", "--yes", "--detach", "--json"
+    )
     with monkeypatch.context() as patch:
         patch.setattr(Asking, "wait", finished_by_others)
         answer = rdq("job", "resume", job_of(begun), "--json")
@@ -187,7 +191,10 @@ def test_a_job_has_its_fixed_shape(rdq: Shell, many: list[str]) -> None:
     job_id = job_of(rdq("dlq", "redrive", "billing", "--all", "--yes", "--reason", "r", "--json"))
     job: dict[str, Any] = rdq("job", "get", job_id, "--json").document
     assert rdq("job", "list", "--json").document["items"] == [job]
-    assert {name: job[name] for name in ("job_id", "operation", "queue", "state", "done", "expected", "reason")} == {
+    assert {
+        name: job[name]
+        for name in ("job_id", "operation", "queue", "state", "done", "expected", "reason")
+    } == {
         "job_id": job_id,
         "operation": "dlq.redrive",
         "queue": "billing",

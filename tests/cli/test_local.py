@@ -32,7 +32,11 @@ VARIABLES: Final = {
 def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
     """A running engine, and what it says to export."""
     with subprocess.Popen(
-        [RDQ, "local", "--port", "0"], cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [RDQ, "local", "--port", "0"],
+        cwd=folder,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline().removeprefix("export ") for _ in VARIABLES]
@@ -43,12 +47,19 @@ def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, str
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_local_engine_has_its_tables_and_ends_quietly(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_local_engine_has_its_tables_and_ends_quietly(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with serving(tmp_path) as (process, environment):
         assert environment.keys() == VARIABLES
         clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
         asked = [RDQ, "queue", "list", "--json"]
-        assert subprocess.run(asked, env={**clean, **environment}, capture_output=True, check=False).returncode == 0
+        assert (
+            subprocess.run(
+                asked, env={**clean, **environment}, capture_output=True, check=False
+            ).returncode
+            == 0
+        )
         process.send_signal(number)
         out, err = process.communicate(timeout=HANGS)
     assert (process.returncode, out, err) == (0, "", "")
@@ -64,7 +75,9 @@ def test_a_port_that_is_taken_is_told(shell: Shell, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["local", "demo"])
-def test_without_the_extra_it_is_one_line(shell: Shell, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+def test_without_the_extra_it_is_one_line(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
     monkeypatch.delitem(sys.modules, "rdq_core.testing.moto", raising=False)
     monkeypatch.setitem(sys.modules, "moto", None)
     answer = shell(command, "--json")
@@ -74,7 +87,11 @@ def test_without_the_extra_it_is_one_line(shell: Shell, monkeypatch: pytest.Monk
 
 
 def test_what_the_demo_leaves_for_other_terminals_finds_this_rdq(tmp_path: Path) -> None:
-    (tmp_path / "env").write_text(exports({"A": "two words"}, commands=Path(RDQ).parent), encoding="utf-8")
+    (tmp_path / "env").write_text(
+        exports({"A": "two words"}, commands=Path(RDQ).parent), encoding="utf-8"
+    )
     script = '. ./env; printf "%s\\n" "$A"; command -v rdq'
-    told = subprocess.run(["/bin/sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        ["/bin/sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout
     assert told.splitlines() == ["two words", RDQ]

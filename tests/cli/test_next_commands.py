@@ -1,4 +1,6 @@
-"""The command at the end of a screen can be typed as it stands, and goes on with what the screen was about."""
+"""The command at the end of a screen can be typed as it stands, and goes on with what the screen
+was about.
+"""
 
 import io
 import json
@@ -33,14 +35,22 @@ def pages(rdq: Shell, *arguments: str) -> list[Ended]:
 
 
 def rows(found: list[Ended], word: str) -> int:
-    return sum(word in line for page in found for line in page.out.partition("\nnext: ")[0].splitlines())
+    return sum(
+        word in line for page in found for line in page.out.partition("\nnext: ")[0].splitlines()
+    )
 
 
 @pytest.mark.parametrize(
     "conditions",
-    [["--type", "*Abort"], ["--handler", "charge", "--since", "3h"], ["--until", "2999-01-01T00:00:00Z"]],
+    [
+        ["--type", "*Abort"],
+        ["--handler", "charge", "--since", "3h"],
+        ["--until", "2999-01-01T00:00:00Z"],
+    ],
 )
-def test_the_next_page_of_the_dlq_meets_the_same_conditions(rdq: Shell, bury: Bury, conditions: list[str]) -> None:
+def test_the_next_page_of_the_dlq_meets_the_same_conditions(
+    rdq: Shell, bury: Bury, conditions: list[str]
+) -> None:
     for _ in range(3):
         bury()
     found = pages(rdq, "dlq", "list", "billing", *conditions, "--page-size", "1")
@@ -62,20 +72,36 @@ def test_the_next_page_of_a_group_is_of_that_group(rdq: Shell, bury: Bury) -> No
 def test_the_next_page_of_a_queue_meets_the_same_conditions(rdq: Shell) -> None:
     for handler in ("charge", "mail", "charge"):
         rdq("submit", "-q", "billing", "-H", handler, "--payload", "x")
-    found = pages(rdq, "task", "list", "billing", "--handler", "charge", "--status", "PENDING", "--page-size", "1")
+    found = pages(
+        rdq,
+        "task",
+        "list",
+        "billing",
+        "--handler",
+        "charge",
+        "--status",
+        "PENDING",
+        "--page-size",
+        "1",
+    )
     assert (rows(found, "charge"), rows(found, "mail")) == (2, 0)
 
 
 def test_the_next_page_of_the_audit_is_of_the_same_principal(rdq: Shell) -> None:
     for verb in ("pause", "resume", "pause"):
         rdq("queue", verb, "billing")
-    found = pages(rdq, "audit", "list", "billing", "--principal", "ann", "--since", "3h", "--page-size", "2")
+    found = pages(
+        rdq, "audit", "list", "billing", "--principal", "ann", "--since", "3h", "--page-size", "2"
+    )
     assert (rows(found, "pause "), rows(found, "resume")) == (2, 1)
 
 
-def test_a_screen_of_an_ops_function_leads_on_through_it(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_screen_of_an_ops_function_leads_on_through_it(
+    rdq: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Lambda:
-        def invoke(self, *, Payload: bytes, **_: str) -> dict[str, Any]:  # noqa: N803 - as boto3 has it
+        # as boto3 has it
+        def invoke(self, *, Payload: bytes, **_: str) -> dict[str, Any]:  # noqa: N803
             answer = OpsFunction(connect()).answer(json.loads(Payload))
             return {"StatusCode": 200, "Payload": io.BytesIO(json.dumps(answer).encode())}
 
@@ -88,8 +114,12 @@ def test_a_screen_of_an_ops_function_leads_on_through_it(rdq: Shell, monkeypatch
 
 def test_whatever_state_a_task_is_in_its_screen_leads_on(rdq: Shell, bury: Bury) -> None:
     dead = bury()
-    waits = rdq("submit", "-q", "billing", "-H", "charge", "--payload", "x", "--json").document["submitted"][0]["id"]
-    assert next_commands(rdq("task", "get", dead)) == [["dlq", "redrive", "billing", dead, "--dry-run"]]
+    waits = rdq("submit", "-q", "billing", "-H", "charge", "--payload", "x", "--json").document[
+        "submitted"
+    ][0]["id"]
+    assert next_commands(rdq("task", "get", dead)) == [
+        ["dlq", "redrive", "billing", dead, "--dry-run"]
+    ]
     assert next_commands(rdq("task", "get", waits)) == [["task", "list", "billing"]]
     rdq("task", "cancel", waits)
     assert next_commands(rdq("task", "get", waits)) == [["status", "billing"]]
@@ -97,7 +127,9 @@ def test_whatever_state_a_task_is_in_its_screen_leads_on(rdq: Shell, bury: Bury)
 
 def test_a_job_that_is_not_over_leads_to_what_it_waits_for(rdq: Shell, bury: Bury) -> None:
     bury()
-    job_id = rdq("dlq", "redrive", "billing", "--all", "--yes", "--detach", "--json").document["job_id"]
+    job_id = rdq("dlq", "redrive", "billing", "--all", "--yes", "--detach", "--json").document[
+        "job_id"
+    ]
     for command in (["job", "list"], ["job", "get", job_id]):
         assert next_commands(rdq(*command)) == [["job", "watch", job_id]]
     connect().job_desk().pause(job_id)

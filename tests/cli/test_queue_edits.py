@@ -29,7 +29,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> FrozenClock:
     return clock
 
 
-# -- files ----------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 
 
 def test_a_valid_file_is_checked_without_any_aws(shell: Shell, tmp_path: Path) -> None:
@@ -63,7 +63,11 @@ def test_a_file_that_is_no_yaml_is_named(shell: Shell, tmp_path: Path) -> None:
     file.write_text("queues: {", encoding="utf-8")
     message = shell("queue", "check", str(file), "--json").error["message"]
     assert message.startswith(f"{file}: line ")
-    assert shell("queue", "check", "-", "--json", given=b"a: [").error["message"].startswith("standard input: line ")
+    assert (
+        shell("queue", "check", "-", "--json", given=b"a: [")
+        .error["message"]
+        .startswith("standard input: line ")
+    )
 
 
 def test_several_problems_of_a_file_are_told_line_by_line(shell: Shell) -> None:
@@ -75,7 +79,10 @@ def test_several_problems_of_a_file_are_told_line_by_line(shell: Shell) -> None:
 
 def test_a_file_that_differs_ends_with_four_and_one_that_does_not_with_zero(rdq: Shell) -> None:
     same = rdq("queue", "diff", "-", "--json", given=QUEUES.encode())
-    assert (same.code, [each["result"] for each in same.document["items"]]) == (0, ["unchanged", "unchanged"])
+    assert (same.code, [each["result"] for each in same.document["items"]]) == (
+        0,
+        ["unchanged", "unchanged"],
+    )
 
     differs = rdq("queue", "diff", "-", "--json", given=CHANGED)
     assert (differs.code, differs.err) == (4, "")
@@ -96,18 +103,32 @@ def test_a_difference_is_shown_as_a_table_with_the_next_command(rdq: Shell) -> N
     assert "next: rdq queue apply FILE" in out
 
 
-# -- set ------------------------------------------------------------------------------------------------------------
+# -- set -------------------------------------------------------------------------------------------
 
 
 def test_what_is_set_is_shown_with_the_layer_that_set_it(rdq: Shell) -> None:
-    done = rdq("queue", "set", "billing", "retry.max_attempts=9", "--reason", "slow bank", "--for", "2h", "--json")
+    done = rdq(
+        "queue",
+        "set",
+        "billing",
+        "retry.max_attempts=9",
+        "--reason",
+        "slow bank",
+        "--for",
+        "2h",
+        "--json",
+    )
     assert done.document["override"]["layer"] == {"retry": {"max_attempts": 9}}
     assert done.document["override"]["expires_at"] is not None
 
     people = rdq("queue", "get", "billing").out
     assert "slow bank" in people
-    assert "override" in next(line for line in people.splitlines() if line.startswith("retry.max_attempts"))
-    assert "override" in next(line for line in rdq("queue", "list").out.splitlines() if line.startswith("billing"))
+    assert "override" in next(
+        line for line in people.splitlines() if line.startswith("retry.max_attempts")
+    )
+    assert "override" in next(
+        line for line in rdq("queue", "list").out.splitlines() if line.startswith("billing")
+    )
 
 
 def test_a_set_for_people_tells_before_and_now_and_how_to_undo_it(rdq: Shell) -> None:
@@ -125,7 +146,10 @@ def test_an_override_ends_when_its_time_is_over(rdq: Shell, clock: FrozenClock) 
     clock.advance("2h")
 
     answer = rdq("queue", "get", "billing", "--json").document
-    assert (answer["override"]["in_force"], answer["effective"]["retry"]["max_attempts"]) == (False, 5)
+    assert (answer["override"]["in_force"], answer["effective"]["retry"]["max_attempts"]) == (
+        False,
+        5,
+    )
     assert "over since" in rdq("queue", "get", "billing").out
 
 
@@ -138,10 +162,15 @@ def test_an_override_ends_when_its_time_is_over(rdq: Shell, clock: FrozenClock) 
         (["billing", "--for", "2h", "--clear"], "without KEY=VALUE"),
         (["billing", "retry.jitter=0.5", "--reason", "r", "--for", "soon"], "or never"),
         (["billing", "retry.jitter=5", "--reason", "r"], "a number from 0 to 1"),
-        (["billing", "execution.heartbeat=2m", "--reason", "r"], "an interval shorter than the lease (1m)"),
+        (
+            ["billing", "execution.heartbeat=2m", "--reason", "r"],
+            "an interval shorter than the lease (1m)",
+        ),
     ],
 )
-def test_a_set_that_makes_no_sense_is_wrong_use(rdq: Shell, arguments: list[str], told: str) -> None:
+def test_a_set_that_makes_no_sense_is_wrong_use(
+    rdq: Shell, arguments: list[str], told: str
+) -> None:
     answer = rdq("queue", "set", *arguments, "--json")
     assert (answer.code, answer.out) == (2, "")
     assert told in answer.error["message"]
@@ -149,22 +178,30 @@ def test_a_set_that_makes_no_sense_is_wrong_use(rdq: Shell, arguments: list[str]
 
 def test_a_deploy_suspends_an_override_that_it_contradicts_and_says_so(rdq: Shell) -> None:
     rdq("queue", "set", "email", "execution.heartbeat=20s", "--reason", "slow disk")
-    leased = QUEUES.replace("email: {}", "email: {execution: {lease: 10s, handler_timeout: 9s}}").encode()
+    leased = QUEUES.replace(
+        "email: {}", "email: {execution: {lease: 10s, handler_timeout: 9s}}"
+    ).encode()
 
     answer = rdq("queue", "apply", "-", given=leased)
 
     assert (answer.code, "the override of email contradicts" in answer.out) == (0, True)
     assert "SUSPENDED" in rdq("queue", "list").out
-    assert "SUSPENDED: it contradicts what is declared (slow disk)" in rdq("queue", "get", "email").out
+    assert (
+        "SUSPENDED: it contradicts what is declared (slow disk)" in rdq("queue", "get", "email").out
+    )
     assert "override_suspended" not in rdq("queue", "get", "email", "--json").document["declared"]
 
 
-# -- pause and delete -----------------------------------------------------------------------------------------------
+# -- pause and delete ------------------------------------------------------------------------------
 
 
 def test_a_pause_is_shown_and_undone(rdq: Shell) -> None:
     paused = rdq("queue", "pause", "billing", "--reason", "bank is down", "--json").document
-    assert (paused["paused"], paused["pause_reason"], paused["changed"]) == (True, "bank is down", True)
+    assert (paused["paused"], paused["pause_reason"], paused["changed"]) == (
+        True,
+        "bank is down",
+        True,
+    )
     assert "PAUSED" in rdq("queue", "list").out
     assert "(bank is down)" in rdq("queue", "get", "billing").out
     assert rdq("queue", "stats", "billing", "--json").document["paused"] is True
@@ -185,10 +222,15 @@ def test_a_queue_is_deleted_in_two_steps(rdq: Shell, clock: FrozenClock) -> None
     clock.advance(timedelta(minutes=6))
     assert rdq("queue", "delete", "email", "--json").document["state"] == "deleted"
 
-    assert [each["queue"] for each in rdq("queue", "list", "--json").document["items"]] == ["billing"]
+    assert [each["queue"] for each in rdq("queue", "list", "--json").document["items"]] == [
+        "billing"
+    ]
     gone = rdq("queue", "get", "email", "--json")
     assert (gone.code, gone.error["code"]) == (3, "queue_not_found")
-    assert rdq("queue", "apply", "-", "--json", given=QUEUES.encode()).document["items"][1]["result"] == "created"
+    assert (
+        rdq("queue", "apply", "-", "--json", given=QUEUES.encode()).document["items"][1]["result"]
+        == "created"
+    )
 
 
 def test_dead_tasks_keep_a_queue_and_the_next_command_shows_them(rdq: Shell, bury: Bury) -> None:
@@ -203,11 +245,19 @@ def test_an_unknown_queue_is_not_found(rdq: Shell, command: str) -> None:
     assert (answer.code, answer.error["hint"]) == (3, "did you mean billing?")
 
 
-# -- ladder ---------------------------------------------------------------------------------------------------------
+# -- ladder ----------------------------------------------------------------------------------------
 
 
 def test_a_ladder_has_every_attempt_and_the_end(rdq: Shell) -> None:
-    rdq("queue", "set", "billing", "retry.max_attempts=3", "retry.initial_backoff=10s", "--reason", "r")
+    rdq(
+        "queue",
+        "set",
+        "billing",
+        "retry.max_attempts=3",
+        "retry.initial_backoff=10s",
+        "--reason",
+        "r",
+    )
 
     assert rdq("queue", "ladder", "billing", "--json").document == {
         "queue": "billing",
@@ -216,14 +266,19 @@ def test_a_ladder_has_every_attempt_and_the_end(rdq: Shell) -> None:
             {"attempt": 2, "earliest_ms": 8000, "middle_ms": 10000, "latest_ms": 12000},
             {"attempt": 3, "earliest_ms": 24000, "middle_ms": 30000, "latest_ms": 36000},
         ],
-        "dies": {"earliest_ms": 24000, "middle_ms": 30000, "latest_ms": 36000, "at_worst_ms": 171000},
+        "dies": {
+            "earliest_ms": 24000,
+            "middle_ms": 30000,
+            "latest_ms": 36000,
+            "at_worst_ms": 171000,
+        },
     }
     out = rdq("queue", "ladder", "billing").out
     assert "A task that always fails is dead 24s to 36s after its" in out
     assert "2m 51s after it at the latest" in out
 
 
-# -- audit ----------------------------------------------------------------------------------------------------------
+# -- audit -----------------------------------------------------------------------------------------
 
 
 def test_what_was_done_is_listed_with_who_and_why(rdq: Shell) -> None:
@@ -258,7 +313,9 @@ def test_the_list_is_filtered_and_paged(rdq: Shell) -> None:
     assert rdq("audit", "list", "--since", "soon", "--json").code == 2
 
 
-def test_a_principal_for_whom_nobody_vouches_is_marked(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_principal_for_whom_nobody_vouches_is_marked(
+    rdq: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from botocore.exceptions import NoCredentialsError
 
     def refuses(_: object) -> dict[str, str]:
@@ -299,7 +356,9 @@ def test_aws_itself_says_who_asks(moto: object, monkeypatch: pytest.MonkeyPatch)
         ["audit", "list"],
     ],
 )
-def test_screens_for_people_fit_80_columns_and_say_what_is_next(rdq: Shell, arguments: list[str]) -> None:
+def test_screens_for_people_fit_80_columns_and_say_what_is_next(
+    rdq: Shell, arguments: list[str]
+) -> None:
     out = rdq(*arguments).out
     assert "\nnext: " in out
     assert max(map(len, out.splitlines())) <= 80

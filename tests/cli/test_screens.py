@@ -1,4 +1,6 @@
-"""What people see: on narrow and wide screens, without colours, in old locales, and when they are asked."""
+"""What people see: on narrow and wide screens, without colours, in old locales, and when they are
+asked.
+"""
 
 import io
 import os
@@ -27,12 +29,16 @@ LONG: Final = "a" * 200
 
 @pytest.fixture
 def screens(rdq: Shell, bury: Bury) -> list[list[str]]:
-    """Every screen that a night goes through, on tasks whose names and errors are as long as they may be."""
+    """Every screen that a night goes through, on tasks whose names and errors are as long as they
+    may be.
+    """
     rdq("queue", "apply", "-", given=f"config_version: 1\nqueues:\n  {LONG}: {{}}\n".encode())
     rdq("queue", "pause", "email", "--reason", "because " * 20)
     task_id = bury("a_code_that_is_rather_long", "a message " * 60)
     rdq("submit", "-q", LONG, "-H", LONG, "--payload", "x")
-    job = rdq("dlq", "redrive", "billing", "--all", "--yes", "--detach", "--reason", "r" * 100, "--json").document
+    job = rdq(
+        "dlq", "redrive", "billing", "--all", "--yes", "--detach", "--reason", "r" * 100, "--json"
+    ).document
     return [
         ["status"],
         ["dlq", "list", "billing"],
@@ -60,7 +66,9 @@ def test_tables_fit_the_screen_and_say_what_is_next(
 
 
 def table_of(out: str) -> list[str]:
-    """The lines of the tables, which alone have to fit: what is said in sentences and to be copied is wrapped."""
+    """The lines of the tables, which alone have to fit: what is said in sentences and to be copied
+    is wrapped.
+    """
     lines = out.splitlines()
     found: list[str] = []
     for place, line in enumerate(lines):
@@ -89,7 +97,10 @@ def test_a_screen_too_narrow_for_a_table_gets_a_line_a_column(
 
 
 def test_a_wide_screen_shows_more(rdq: Shell, bury: Bury, monkeypatch: pytest.MonkeyPatch) -> None:
-    bury("x", "a message that is seen whole where there is room for it, and cut where there is none at all")
+    bury(
+        "x",
+        "a message that is seen whole where there is room for it, and cut where there is none at all",
+    )
     narrow = rdq("dlq", "list", "billing").out
     monkeypatch.setenv("COLUMNS", "200")
     wide = rdq("dlq", "list", "billing").out
@@ -134,9 +145,15 @@ def test_columns_stay_in_their_order_behind_text_that_runs_to_the_left(
     assert "\u200e" not in second
 
 
-def test_an_error_text_with_escape_sequences_does_nothing_to_a_terminal(rdq: Shell, bury: Bury) -> None:
+def test_an_error_text_with_escape_sequences_does_nothing_to_a_terminal(
+    rdq: Shell, bury: Bury
+) -> None:
     task_id = bury("bad", f"\x1b]0;owned\x07\x1b[2J {HEBREW} \u202egnp.exe\u2066")
-    for arguments in (["dlq", "list", "billing"], ["dlq", "groups"], ["dlq", "show", task_id, "--stacks"]):
+    for arguments in (
+        ["dlq", "list", "billing"],
+        ["dlq", "groups"],
+        ["dlq", "show", task_id, "--stacks"],
+    ):
         out = rdq(*arguments).out
         assert not {"\x1b", "\x07", "\u202e", "\u2066"} & set(out)
         assert "\\x1b]0;owned" in out
@@ -151,7 +168,9 @@ class Old(io.TextIOWrapper):
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "shift_jis"])
-def test_a_locale_without_utf_8_gets_plain_characters(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locale_without_utf_8_gets_plain_characters(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "stdout", old := Old(encoding))
     prepare_streams()
     Screen(Format.TABLE).table(["who"], [(f"{HEBREW} 🏦 é",)])
@@ -161,18 +180,22 @@ def test_a_locale_without_utf_8_gets_plain_characters(encoding: str, monkeypatch
     assert "\\u05d4" in shown
 
 
-def test_a_table_fits_in_a_locale_that_has_longer_words_for_its_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_fits_in_a_locale_that_has_longer_words_for_its_characters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sys, "stdout", old := Old("ascii"))
     monkeypatch.setenv("COLUMNS", "80")
     prepare_streams()
-    Screen(Format.TABLE).table(["who", "what", "why"], [("a", HEBREW, ARABIC * 9), ("b", "c", "d")], stretch=2)
+    Screen(Format.TABLE).table(
+        ["who", "what", "why"], [("a", HEBREW, ARABIC * 9), ("b", "c", "d")], stretch=2
+    )
     old.flush()
     lines = old.bytes.getvalue().decode("ascii").splitlines()
     assert max(map(len, lines)) <= 80
     assert [line for line in lines if line != line.rstrip()] == []
 
 
-# -- processes ----------------------------------------------------------------------------------------------------
+# -- processes -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -188,14 +211,27 @@ def served(moto: Engine) -> Any:
         }
 
 
-def spawned(environment: dict[str, str], *arguments: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+def spawned(
+    environment: dict[str, str], *arguments: str, given: bytes = b""
+) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run(
-        [RDQ, *arguments], env=environment, input=given, capture_output=True, timeout=HANGS, check=False
+        [RDQ, *arguments],
+        env=environment,
+        input=given,
+        capture_output=True,
+        timeout=HANGS,
+        check=False,
     )
 
 
 def test_a_process_in_an_old_locale_ends_well(served: dict[str, str]) -> None:
-    old = {**served, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    old = {
+        **served,
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+        "PYTHONIOENCODING": "ascii",
+    }
     assert spawned(old, "init").returncode == 0
     file = "config_version: 1\nqueues:\n  billing: {owner: équipe}\n".encode()
     assert spawned(old, "queue", "apply", "-", given=file).returncode == 0
@@ -207,7 +243,11 @@ def test_a_process_in_an_old_locale_ends_well(served: dict[str, str]) -> None:
 
 def test_a_shell_completes_commands_and_options(served: dict[str, str]) -> None:
     def completed(line: str) -> list[str]:
-        words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_RDQ_COMPLETE": "complete_bash"}
+        words = {
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(line.count(" ")),
+            "_RDQ_COMPLETE": "complete_bash",
+        }
         return spawned({**served, **words}).stdout.decode().split()
 
     assert completed("rdq dl") == ["dlq"]
@@ -215,7 +255,7 @@ def test_a_shell_completes_commands_and_options(served: dict[str, str]) -> None:
     assert completed("rdq dlq redrive --can") == ["--canary", "--canary-wait"]
 
 
-# -- being asked --------------------------------------------------------------------------------------------------
+# -- being asked -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -240,9 +280,15 @@ def test_somebody_at_a_terminal_sees_what_it_is_about_and_is_asked(
     assert dead(rdq) == []
 
 
-def test_whoever_declines_is_told_that_nothing_was_changed(rdq: Shell, bury: Bury, asked: None) -> None:
+def test_whoever_declines_is_told_that_nothing_was_changed(
+    rdq: Shell, bury: Bury, asked: None
+) -> None:
     bury()
-    assert rdq("dlq", "purge", "billing", "--all", given=b"n\n").err.splitlines()[-1].endswith("nothing was changed")
+    assert (
+        rdq("dlq", "purge", "billing", "--all", given=b"n\n")
+        .err.splitlines()[-1]
+        .endswith("nothing was changed")
+    )
 
 
 def test_ctrl_c_at_a_question_ends_its_line(

@@ -19,7 +19,7 @@ from rdq_core.runtime.wiring import connect
 from rdq_core.testing.moto import AtomicMotoServer
 from tests.cli.conftest import QUEUES, Shell
 from tests.cli.test_local import RDQ, serving
-from tests.support import till
+from tests.support import waiting
 from tests.support.canary import HEADER, MESSAGE, PAYLOAD, RESULT, ROOT, Outlets, found_in
 from tests.support.engines import REGION, Engine
 from tests.support.processes import HANGS
@@ -32,10 +32,12 @@ MAY_SHOW: Final[Mapping[str, set[str]]] = {
     "dlq list": {MESSAGE},
     "dlq groups": {MESSAGE},
 }
-"""What commands print on standard output besides names, numbers and times; no payload that wasn't asked for."""
+"""What commands print on standard output besides names, numbers and times; no payload that wasn't
+asked for.
+"""
 MODULE: Final = """
 import logging
-from tests.support.till import registry
+from tests.support.waiting import registry
 
 logging.basicConfig(level=logging.DEBUG)
 """
@@ -52,7 +54,9 @@ def leaves(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[str]:
 
 
 class Typed:
-    """A shell whose every answer is heard, as a table and as JSON: standard output under the command's name."""
+    """A shell whose every answer is heard, as a table and as JSON: standard output under the
+    command's name.
+    """
 
     def __init__(self, rdq: Shell, outlets: Outlets) -> None:
         self._rdq = rdq
@@ -70,9 +74,13 @@ class Typed:
 
 
 def sweep() -> None:
-    """Run what is due: `pays` returns, `fails` dies with private things in a variable and in what it says."""
+    """Run what is due: `pays` returns, `fails` dies with private things in a variable and in what
+    it says.
+    """
     limits = SweepLimits(horizon=timedelta(0), linger=timedelta(0))
-    connect(events=LogSink()).sweeper(till.registry, serves=["billing"], worker="test").sweep(limits)
+    connect(events=LogSink()).sweeper(waiting.registry, serves=["billing"], worker="test").sweep(
+        limits
+    )
 
 
 @pytest.fixture
@@ -138,14 +146,24 @@ def submitted(typed: Typed, ref: str) -> str:
     return task_id
 
 
-def test_no_command_shows_what_is_private_unless_it_is_asked_to(typed: Typed, rdq: Shell, tmp_path: Path) -> None:
+def test_no_command_shows_what_is_private_unless_it_is_asked_to(
+    typed: Typed, rdq: Shell, tmp_path: Path
+) -> None:
     about_tasks(typed, rdq)
     about_jobs(typed, rdq)
     about_queues(typed, tmp_path / "queues.yaml")
     assert typed.commands | set(PROCESSES) == set(leaves())
     leaks = typed.outlets.leaks()
-    assert leaks - {(command, secret) for command, secrets in MAY_SHOW.items() for secret in secrets} == set()
-    assert leaks >= {("task get", RESULT), ("dlq show", HEADER), ("dlq list", MESSAGE), ("dlq groups", MESSAGE)}
+    assert (
+        leaks - {(command, secret) for command, secrets in MAY_SHOW.items() for secret in secrets}
+        == set()
+    )
+    assert leaks >= {
+        ("task get", RESULT),
+        ("dlq show", HEADER),
+        ("dlq list", MESSAGE),
+        ("dlq groups", MESSAGE),
+    }
     assert typed.outlets.heard("log")
 
 
@@ -158,7 +176,7 @@ def test_whoever_asks_for_the_payload_gets_it(typed: Typed) -> None:
     assert ("task get", PAYLOAD) in typed.outlets.leaks()
 
 
-# -- those that are processes of their own --------------------------------------------------------------------------
+# -- those that are processes of their own ---------------------------------------------------------
 
 
 def ended(process: "subprocess.Popen[str]") -> str:
@@ -190,8 +208,10 @@ def init(folder: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def worker(folder: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A worker whose module wants everything logged at DEBUG: one task succeeds, one dies, one has no handler."""
-    (folder / "till.py").write_text(MODULE, encoding="utf-8")
+    """A worker whose module wants everything logged at DEBUG: one task succeeds, one dies, one has
+    no handler.
+    """
+    (folder / "waiting.py").write_text(MODULE, encoding="utf-8")
     with AtomicMotoServer() as server:
         work_on(server, shell, monkeypatch)
         for ref in ("pays", "fails", "nobody-knows"):
@@ -199,10 +219,17 @@ def worker(folder: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> str:
         command = [RDQ, "worker", "till", "--drain", "--drain-horizon", "0s"]
         environment = {**os.environ, "AWS_DEFAULT_REGION": REGION, "PYTHONPATH": str(ROOT)}
         with subprocess.Popen(
-            command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            command,
+            cwd=folder,
+            env=environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         ) as process:
             told = ended(process)
-        assert {event for event in ("succeeded", "dead_lettered") if f'"event":"{event}"' in told} == {
+        assert {
+            event for event in ("succeeded", "dead_lettered") if f'"event":"{event}"' in told
+        } == {
             "succeeded",
             "dead_lettered",
         }
@@ -211,11 +238,18 @@ def worker(folder: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def demo(folder: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> str:
     """The demo's webhooks, each with a card in it."""
-    lines = (ROOT / "samples" / "webhooks" / "deliveries.jsonl").read_text(encoding="utf-8").splitlines()
-    (folder / "deliveries.jsonl").write_text(
-        "".join(f"{json.dumps({**json.loads(line), 'card': PAYLOAD})}\n" for line in lines), encoding="utf-8"
+    lines = (
+        (ROOT / "samples" / "webhooks" / "deliveries.jsonl")
+        .read_text(encoding="utf-8")
+        .splitlines()
     )
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "RDQ_"))}
+    (folder / "deliveries.jsonl").write_text(
+        "".join(f"{json.dumps({**json.loads(line), 'card': PAYLOAD})}\n" for line in lines),
+        encoding="utf-8",
+    )
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "RDQ_"))
+    }
     command = [RDQ, "demo", "--deliveries", str(folder / "deliveries.jsonl")]
     with subprocess.Popen(
         command, cwd=ROOT, env=clean, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE

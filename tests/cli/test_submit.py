@@ -20,7 +20,8 @@ def lines(*items: bytes) -> bytes:
 def tasks(count: int, **odd: bytes) -> bytes:
     """Task objects, a line each; `line17=...` puts another text in its place."""
     good = [
-        json.dumps({"queue": "billing", "handler_ref": "charge", "payload_text": str(n)}).encode() for n in range(count)
+        json.dumps({"queue": "billing", "handler_ref": "charge", "payload_text": str(n)}).encode()
+        for n in range(count)
     ]
     for name, text in odd.items():
         good[int(name.removeprefix("line")) - 1] = text
@@ -32,23 +33,32 @@ def stored(rdq: Shell) -> int:
     return found
 
 
-# -- one task -----------------------------------------------------------------------------------------------------
+# -- one task --------------------------------------------------------------------------------------
 
 
 def test_a_submitted_task_can_be_read_back(rdq: Shell) -> None:
-    answer = rdq(*ONE, "--payload", "hällo", "--header", "a=b=c", "--handler-version", "v3", "--json")
+    answer = rdq(
+        *ONE, "--payload", "hällo", "--header", "a=b=c", "--handler-version", "v3", "--json"
+    )
     (submitted,) = answer.document["submitted"]
     assert submitted == {"id": submitted["id"], "created": True, "line": None}
     task = rdq("task", "get", submitted["id"], "--show-payload", "-o", "json").document
     assert base64.b64decode(task["payload"]).decode() == "hällo"
-    assert (task["headers"], task["handler_version"], task["status"]) == ({"a": "b=c"}, "v3", "PENDING")
+    assert (task["headers"], task["handler_version"], task["status"]) == (
+        {"a": "b=c"},
+        "v3",
+        "PENDING",
+    )
 
 
 def test_a_key_submits_once_and_finds_the_task_again(rdq: Shell) -> None:
     first = rdq(*ONE, "--payload", "1", "--key", "order-17", "--json").document["submitted"][0]
     second = rdq(*ONE, "--payload", "2", "--key", "order-17", "--json").document["submitted"][0]
     assert second == {"id": first["id"], "created": False, "line": None}
-    assert rdq("task", "get", "-q", "billing", "--key", "order-17", "--json").document["id"] == first["id"]
+    assert (
+        rdq("task", "get", "-q", "billing", "--key", "order-17", "--json").document["id"]
+        == first["id"]
+    )
 
 
 def test_people_are_told_that_a_key_was_there_already(rdq: Shell) -> None:
@@ -60,7 +70,10 @@ def test_people_are_told_that_a_key_was_there_already(rdq: Shell) -> None:
 def test_a_file_or_standard_input_is_the_payload_byte_for_byte(rdq: Shell, tmp_path: Path) -> None:
     content = bytes(range(256))
     (tmp_path / "body").write_bytes(content)
-    for arguments, given in ((["--payload-file", str(tmp_path / "body")], b""), (["--payload", "-"], content)):
+    for arguments, given in (
+        (["--payload-file", str(tmp_path / "body")], b""),
+        (["--payload", "-"], content),
+    ):
         task_id = rdq(*ONE, *arguments, "--json", given=given).document["submitted"][0]["id"]
         task = rdq("task", "get", task_id, "--show-payload", "--json").document
         assert base64.b64decode(task["payload"]) == content
@@ -95,16 +108,36 @@ def test_people_are_told_what_to_type_next(rdq: Shell) -> None:
         (["-q", "billing", "-H", "h" * 241, "--payload", "x"], "handler_ref"),
         (["-q", "billing", "-H", "rdq.x", "--payload", "x"], "handler_ref"),
         (["-q", "billing", "-H", "charge", "--payload", "x" * 1025], "payload"),
-        (["-q", "billing", "-H", "charge", "--payload", "x", "--header", "rdq.x=1"], "headers.rdq.x"),
+        (
+            ["-q", "billing", "-H", "charge", "--payload", "x", "--header", "rdq.x=1"],
+            "headers.rdq.x",
+        ),
         (["-q", "billing", "-H", "charge", "--payload", "x", "--header", "novalue"], "header"),
-        (["-q", "billing", "-H", "charge", "--payload", "x", "--run-at", "2026-07-20T12:00:00"], "run_at"),
+        (
+            ["-q", "billing", "-H", "charge", "--payload", "x", "--run-at", "2026-07-20T12:00:00"],
+            "run_at",
+        ),
         (["-q", "billing", "-H", "charge", "--payload", "x", "--delay", "60"], "delay"),
         (["-q", "billing", "-H", "charge", "--payload", "x", "--id", "17"], "id"),
         (["-q", "billing", "-H", "charge", "--payload-file", "/nonexistent"], "payload_file"),
-        (["-q", "billing", "-H", "charge", "--payload", "{n: 17}", "--content-type", "application/json"], "payload"),
+        (
+            [
+                "-q",
+                "billing",
+                "-H",
+                "charge",
+                "--payload",
+                "{n: 17}",
+                "--content-type",
+                "application/json",
+            ],
+            "payload",
+        ),
     ],
 )
-def test_bad_input_is_refused_by_its_field_and_not_stored(rdq: Shell, arguments: list[str], field: str) -> None:
+def test_bad_input_is_refused_by_its_field_and_not_stored(
+    rdq: Shell, arguments: list[str], field: str
+) -> None:
     answer = rdq("submit", *arguments, "--json")
     assert (answer.code, answer.out) == (2, "")
     assert answer.error["code"] == "task_input_invalid"
@@ -151,28 +184,41 @@ def test_a_used_id_of_another_queue_is_a_conflict(rdq: Shell) -> None:
     assert (answer.code, answer.error["code"], answer.error["id"]) == (4, "task_conflict", used)
 
 
-# -- many ---------------------------------------------------------------------------------------------------------
+# -- many ------------------------------------------------------------------------------------------
 
 
 def test_payloads_are_lines_as_they_stand(rdq: Shell) -> None:
     answer = rdq(*ONE, "--payloads", "-", "--json", given=b'{"a": 1}\n \xff \r\nlast').document
-    assert [(each["line"], each["created"]) for each in answer["submitted"]] == [(1, True), (2, True), (3, True)]
+    assert [(each["line"], each["created"]) for each in answer["submitted"]] == [
+        (1, True),
+        (2, True),
+        (3, True),
+    ]
     bodies = [
-        base64.b64decode(rdq("task", "get", each["id"], "--show-payload", "--json").document["payload"])
+        base64.b64decode(
+            rdq("task", "get", each["id"], "--show-payload", "--json").document["payload"]
+        )
         for each in answer["submitted"]
     ]
     assert bodies == [b'{"a": 1}', b" \xff \r", b"last"]
 
 
 @pytest.mark.parametrize(
-    ("bad", "problem"), [(b"x" * 1025, "1025 bytes"), (b"", "is empty"), (b"x" * 1048577, "1048577")]
+    ("bad", "problem"),
+    [(b"x" * 1025, "1025 bytes"), (b"", "is empty"), (b"x" * 1048577, "1048577")],
 )
-def test_one_bad_payload_is_listed_and_the_others_are_submitted(rdq: Shell, bad: bytes, problem: str) -> None:
+def test_one_bad_payload_is_listed_and_the_others_are_submitted(
+    rdq: Shell, bad: bytes, problem: str
+) -> None:
     given = lines(*[b"x"] * 16, bad, *[b"x"] * 23)
     answer = rdq(*ONE, "--payloads", "-", "--json", given=given)
     assert answer.code == 2
     (rejected,) = answer.document["rejected"]
-    assert (rejected["line"], rejected["code"], rejected["field"]) == (17, "task_input_invalid", "payload")
+    assert (rejected["line"], rejected["code"], rejected["field"]) == (
+        17,
+        "task_input_invalid",
+        "payload",
+    )
     assert problem in rejected["message"]
     assert "line 17" in answer.error["message"]
     assert stored(rdq) == len(answer.document["submitted"]) == 39
@@ -186,7 +232,10 @@ def test_one_bad_payload_is_listed_and_the_others_are_submitted(rdq: Shell, bad:
         (b'{"queue": "Caf\xc3\xa9", "handler_ref": "charge", "payload_text": ""}', "queue"),
         (b'{"queue": "billing", "handler_ref": "charge"}', "payload"),
         (b'{"queue": "billing", "handler_ref": "charge", "payload": "%%%"}', "payload"),
-        (b'{"queue": "billing", "handler_ref": "charge", "payload_text": "", "payload_json": 1}', "payload_json"),
+        (
+            b'{"queue": "billing", "handler_ref": "charge", "payload_text": "", "payload_json": 1}',
+            "payload_json",
+        ),
         (
             b'{"queue": "billing", "handler_ref": "charge", "payload_text": "", "headers": {"rdq.x": "1"}}',
             "headers.rdq.x",
@@ -204,15 +253,23 @@ def test_one_bad_payload_is_listed_and_the_others_are_submitted(rdq: Shell, bad:
         (b'{"queue": "billing", "handler_ref": "charge", "payload_json": [1e999]}', "payload_json"),
         (b'{"queue": "billing", "payload_text": ""}', "handler_ref"),
         (b'{"handler_ref": "charge", "payload_text": ""}', "queue"),
-        (b'{"queue": "billing", "handler_ref": "charge", "payload_text": "", "dealy": "1h"}', "dealy"),
+        (
+            b'{"queue": "billing", "handler_ref": "charge", "payload_text": "", "dealy": "1h"}',
+            "dealy",
+        ),
         (b"[" * 100_000, "task"),
     ],
 )
-def test_one_bad_task_object_is_listed_by_line_and_field(rdq: Shell, line: bytes, field: str) -> None:
+def test_one_bad_task_object_is_listed_by_line_and_field(
+    rdq: Shell, line: bytes, field: str
+) -> None:
     answer = rdq("submit", "--tasks", "-", "--json", given=tasks(40, line17=line))
     assert answer.code == 2
     assert [(each["line"], each["field"]) for each in answer.document["rejected"]] == [(17, field)]
-    assert [each["line"] for each in answer.document["submitted"]] == [*range(1, 17), *range(18, 41)]
+    assert [each["line"] for each in answer.document["submitted"]] == [
+        *range(1, 17),
+        *range(18, 41),
+    ]
     assert stored(rdq) == 39
 
 
@@ -220,14 +277,31 @@ def test_one_bad_task_object_is_listed_by_line_and_field(rdq: Shell, line: bytes
     ("line", "told"),
     [
         (b'{"queue": "billing", "payload_text": ""}', "handler_ref: is missing"),
-        (b'{"queue": "billing", "handler": "charge", "payload_text": ""}', "did you mean handler_ref?"),
-        (b'{"queue": "billing", "handler_ref": "charge", "payload_json": 1, "dealy": "1h"}', "did you mean delay?"),
-        (b'{"queue": "billing", "handler_ref": "charge", "payload_jsn": 1}', "did you mean payload_json?"),
-        (b'{"queue": "billing", "handler_ref": "charge", "payload": "hello"}', "or give payload_text or payload_json"),
-        (b'{"queue": "billing", "handler_ref": "charge", "payload": {"n": 1}}', "or give payload_text or payload_json"),
+        (
+            b'{"queue": "billing", "handler": "charge", "payload_text": ""}',
+            "did you mean handler_ref?",
+        ),
+        (
+            b'{"queue": "billing", "handler_ref": "charge", "payload_json": 1, "dealy": "1h"}',
+            "did you mean delay?",
+        ),
+        (
+            b'{"queue": "billing", "handler_ref": "charge", "payload_jsn": 1}',
+            "did you mean payload_json?",
+        ),
+        (
+            b'{"queue": "billing", "handler_ref": "charge", "payload": "hello"}',
+            "or give payload_text or payload_json",
+        ),
+        (
+            b'{"queue": "billing", "handler_ref": "charge", "payload": {"n": 1}}',
+            "or give payload_text or payload_json",
+        ),
     ],
 )
-def test_a_slip_in_a_task_object_is_named_and_nothing_more_is_claimed(rdq: Shell, line: bytes, told: str) -> None:
+def test_a_slip_in_a_task_object_is_named_and_nothing_more_is_claimed(
+    rdq: Shell, line: bytes, told: str
+) -> None:
     answer = rdq("submit", "--tasks", "-", "--json", given=lines(line))
     assert told in answer.error["message"]
     assert "the others" not in answer.error["message"]
@@ -248,11 +322,23 @@ def test_task_objects_take_what_they_leave_out_from_the_command_line(rdq: Shell)
     )
     answer = rdq(*ONE, "--tasks", "-", "--header", "from=shell", "--json", given=given).document
     first, second = (
-        rdq("task", "get", each["id"], "--show-payload", "--json").document for each in answer["submitted"]
+        rdq("task", "get", each["id"], "--show-payload", "--json").document
+        for each in answer["submitted"]
     )
-    assert (first["queue"], first["handler_ref"], second["handler_ref"]) == ("billing", "charge", "refund")
-    assert (first["headers"]["rdq.key"], first["headers"]["from"], first["x_new"]) == ("k", "shell", 7)
-    assert (base64.b64decode(first["payload"]), first["payload_content_type"]) == (b'{"a":1}', "application/json")
+    assert (first["queue"], first["handler_ref"], second["handler_ref"]) == (
+        "billing",
+        "charge",
+        "refund",
+    )
+    assert (first["headers"]["rdq.key"], first["headers"]["from"], first["x_new"]) == (
+        "k",
+        "shell",
+        7,
+    )
+    assert (base64.b64decode(first["payload"]), first["payload_content_type"]) == (
+        b'{"a":1}',
+        "application/json",
+    )
 
 
 def test_people_see_how_many_and_which_lines_are_bad(rdq: Shell) -> None:

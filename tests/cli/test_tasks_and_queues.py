@@ -9,9 +9,9 @@ from tests.cli.conftest import QUEUES, Bury, Shell, run_once
 
 
 def test_a_read_gives_size_and_digest_instead_of_the_payload(rdq: Shell) -> None:
-    task_id = rdq("submit", "-q", "billing", "-H", "charge", "--payload", "secret", "--json").document["submitted"][0][
-        "id"
-    ]
+    task_id = rdq(
+        "submit", "-q", "billing", "-H", "charge", "--payload", "secret", "--json"
+    ).document["submitted"][0]["id"]
     answer = rdq("task", "get", task_id, "--json")
     assert "payload" not in answer.document
     assert answer.document["payload_size"] == 6
@@ -21,9 +21,12 @@ def test_a_read_gives_size_and_digest_instead_of_the_payload(rdq: Shell) -> None
 
 
 @pytest.mark.parametrize(
-    ("returned", "told"), [({"charged": 5}, '{"charged":5}'), (None, "nothing"), ("\x1b[2J", "\\x1b[2J")]
+    ("returned", "told"),
+    [({"charged": 5}, '{"charged":5}'), (None, "nothing"), ("\x1b[2J", "\\x1b[2J")],
 )
-def test_the_result_of_a_task_is_what_its_handler_has_returned(rdq: Shell, returned: object, told: str) -> None:
+def test_the_result_of_a_task_is_what_its_handler_has_returned(
+    rdq: Shell, returned: object, told: str
+) -> None:
     def charge(_: bytes) -> object:
         return returned
 
@@ -33,7 +36,10 @@ def test_the_result_of_a_task_is_what_its_handler_has_returned(rdq: Shell, retur
     assert (shown.code, told in shown.out.partition("\nnext: ")[0]) == (0, True)
     answer = rdq("task", "result", task_id, "--json").document
     assert (answer["id"], answer["status"]) == (task_id, "SUCCEEDED")
-    assert returned is None or told.encode().decode("unicode_escape") == base64.b64decode(answer["result"]).decode()
+    assert (
+        returned is None
+        or told.encode().decode("unicode_escape") == base64.b64decode(answer["result"]).decode()
+    )
 
 
 def test_a_task_that_has_not_succeeded_has_no_result(rdq: Shell, bury: Bury) -> None:
@@ -50,14 +56,19 @@ def test_an_unknown_task_is_not_found(rdq: Shell) -> None:
     assert answer.error["id"] == "01J00000000000000000000000"
 
 
-@pytest.mark.parametrize("arguments", [[], ["not-an-id"], ["--key", "k"], ["01J00000000000000000000000", "--key", "k"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["not-an-id"], ["--key", "k"], ["01J00000000000000000000000", "--key", "k"]]
+)
 def test_asking_for_a_task_in_no_known_way_is_wrong_use(rdq: Shell, arguments: list[str]) -> None:
     assert rdq("task", "get", *arguments, "--json").code == 2
 
 
 def test_asking_for_a_task_without_a_valid_id_says_how_to_ask(rdq: Shell) -> None:
     for arguments in ([], ["order-17"]):
-        assert "rdq task get -q QUEUE --key KEY" in rdq("task", "get", *arguments, "--json").error["hint"]
+        assert (
+            "rdq task get -q QUEUE --key KEY"
+            in rdq("task", "get", *arguments, "--json").error["hint"]
+        )
 
 
 def submitted(rdq: Shell) -> str:
@@ -70,7 +81,11 @@ def test_a_cancelled_task_is_stopped_and_another_cancel_names_its_state(rdq: She
     task_id = submitted(rdq)
     counts = {"selected": 1, "done": 0, "skipped": 0, "failed": 0, "dry_run": True, "job_id": None}
     assert rdq("task", "cancel", task_id, "--dry-run", "--json").document == counts
-    assert rdq("task", "cancel", task_id, "--json").document == {**counts, "done": 1, "dry_run": False}
+    assert rdq("task", "cancel", task_id, "--json").document == {
+        **counts,
+        "done": 1,
+        "dry_run": False,
+    }
     assert rdq("task", "get", task_id, "--json").document["status"] == "CANCELLED"
     for arguments in ([], ["--dry-run"]):
         again = rdq("task", "cancel", task_id, *arguments, "--json")
@@ -126,7 +141,9 @@ def test_screens_for_people_fit_80_columns_and_say_what_is_next(rdq: Shell, bury
     for arguments in screens:
         out = rdq(*arguments).out
         assert "\nnext: " in out
-        framed = [line for line in out.splitlines() if not line.startswith("  ")]  # a traceback stays whole
+        framed = [
+            line for line in out.splitlines() if not line.startswith("  ")
+        ]  # a traceback stays whole
         assert max(map(len, framed)) <= 80
 
 
@@ -142,8 +159,14 @@ def test_apply_says_what_became_of_each_queue(rdq: Shell) -> None:
 
 
 def test_queues_are_listed_and_shown(rdq: Shell) -> None:
-    assert [each["queue"] for each in rdq("queue", "list", "--json").document["items"]] == ["billing", "email"]
-    assert rdq("queue", "get", "billing", "--json").document["effective"]["limits"]["max_payload_size"] == "1KiB"
+    assert [each["queue"] for each in rdq("queue", "list", "--json").document["items"]] == [
+        "billing",
+        "email",
+    ]
+    assert (
+        rdq("queue", "get", "billing", "--json").document["effective"]["limits"]["max_payload_size"]
+        == "1KiB"
+    )
 
 
 def test_stats_have_their_fixed_shape(rdq: Shell) -> None:
@@ -166,7 +189,10 @@ def test_an_unknown_queue_is_not_found(rdq: Shell, command: str) -> None:
 
 
 def test_a_bad_file_is_refused_whole_by_its_path(rdq: Shell) -> None:
-    bad = QUEUES.replace("owner: team-payments", "owner: changed") + "  orders: {retry: {max_attempts: 0}}\n"
+    bad = (
+        QUEUES.replace("owner: team-payments", "owner: changed")
+        + "  orders: {retry: {max_attempts: 0}}\n"
+    )
     answer = rdq("queue", "apply", "-", "--json", given=bad.encode())
     assert (answer.code, answer.error["code"]) == (2, "config_invalid")
     assert "queues.orders.retry.max_attempts" in answer.error["message"]

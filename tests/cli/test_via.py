@@ -1,4 +1,6 @@
-"""`--via FUNCTION`: the same commands through the ops function, for those who may not touch the tables."""
+"""`--via FUNCTION`: the same commands through the ops function, for those who may not touch the
+tables.
+"""
 
 import io
 import json
@@ -24,9 +26,12 @@ class Lambda:
         self._invoke = invoke
         self.events: list[Any] = []
 
-    def invoke(self, *, FunctionName: str, Payload: bytes) -> dict[str, Any]:  # noqa: N803 - as boto3 has it
+    # as boto3 has it
+    def invoke(self, *, FunctionName: str, Payload: bytes) -> dict[str, Any]:  # noqa: N803
         if FunctionName != "ops":
-            raise ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": ""}}, "Invoke")
+            raise ClientError(
+                {"Error": {"Code": "ResourceNotFoundException", "Message": ""}}, "Invoke"
+            )
         self.events.append(json.loads(Payload))
         return self._invoke(self.events[-1])
 
@@ -76,10 +81,23 @@ def test_a_command_answers_the_same_through_the_function(
     assert through.events
 
 
-def test_a_redrive_is_followed_through_the_function(rdq: Shell, bury: Bury, through: Lambda) -> None:
+def test_a_redrive_is_followed_through_the_function(
+    rdq: Shell, bury: Bury, through: Lambda
+) -> None:
     for _ in range(3):
         bury()
-    answer = rdq("dlq", "redrive", "billing", "--all", "--yes", "--reason", "mended", "--via", "ops", "--json")
+    answer = rdq(
+        "dlq",
+        "redrive",
+        "billing",
+        "--all",
+        "--yes",
+        "--reason",
+        "mended",
+        "--via",
+        "ops",
+        "--json",
+    )
     assert (answer.code, answer.document["done"]) == (0, 3)
     assert dead(rdq) == []
     last = rdq("audit", "list", "billing", "--json").document["items"][0]
@@ -91,7 +109,9 @@ def test_a_queue_is_paused_through_the_function(rdq: Shell, through: Lambda) -> 
     assert rdq("queue", "stats", "billing", "--json").document["paused"]
 
 
-def test_the_environment_may_name_the_function(rdq: Shell, through: Lambda, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_may_name_the_function(
+    rdq: Shell, through: Lambda, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RDQ_VIA", "ops")
     assert rdq("status", "--json").code == 0
     assert [event["op"] for event in through.events] == ["status"]
@@ -108,14 +128,31 @@ def test_through_the_function_no_table_needs_to_be_known(
 @pytest.mark.parametrize(
     ("invoke", "told"),
     [
-        (refusing(ClientError({"Error": {"Code": "AccessDeniedException", "Message": ""}}, "Invoke")), "lambda:Invoke"),
-        (refusing(ClientError({"Error": {"Code": "TooManyRequestsException", "Message": ""}}, "Invoke")), "TooMany"),
+        (
+            refusing(
+                ClientError({"Error": {"Code": "AccessDeniedException", "Message": ""}}, "Invoke")
+            ),
+            "lambda:Invoke",
+        ),
+        (
+            refusing(
+                ClientError(
+                    {"Error": {"Code": "TooManyRequestsException", "Message": ""}}, "Invoke"
+                )
+            ),
+            "TooMany",
+        ),
         (refusing(ConnectTimeoutError(endpoint_url="https://lambda")), "could not be invoked"),
-        (lambda _event: {**returned({"errorMessage": "a secret"}), "FunctionError": "Unhandled"}, "failed (Unhandled)"),
+        (
+            lambda _event: {**returned({"errorMessage": "a secret"}), "FunctionError": "Unhandled"},
+            "failed (Unhandled)",
+        ),
         (lambda _event: returned("hello"), "no ops function"),
     ],
 )
-def test_a_function_that_does_not_answer_is_told(rdq: Shell, through: Lambda, invoke: Invoke, told: str) -> None:
+def test_a_function_that_does_not_answer_is_told(
+    rdq: Shell, through: Lambda, invoke: Invoke, told: str
+) -> None:
     through._invoke = invoke
     answer = rdq("status", "--via", "ops", "--json")
     assert (answer.code, answer.out) == (5, "")

@@ -28,13 +28,13 @@ registry = Registry(queues=["billing"])
 def charge(payload: bytes) -> str:
     return "charged"
 """
-QUEUES: Final = (
-    b"config_version: 1\nqueues:\n  billing: {dispatch: {poll_interval: 100ms}}\n  far: {dispatch: {host: sweeper}}\n"
-)
+QUEUES: Final = b"config_version: 1\nqueues:\n  billing: {dispatch: {poll_interval: 100ms}}\n  far: {dispatch: {host: sweeper}}\n"
 
 
 @pytest.fixture
-def local(moto: Engine, shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[AtomicMotoServer]:
+def local(
+    moto: Engine, shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[AtomicMotoServer]:
     with AtomicMotoServer() as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint_url)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -56,7 +56,9 @@ def worker(folder: Path, *arguments: str, stderr: int = subprocess.PIPE) -> subp
     )
 
 
-def test_on_a_terminal_a_worker_says_what_it_serves_and_how_to_stop_it(local: AtomicMotoServer, tmp_path: Path) -> None:
+def test_on_a_terminal_a_worker_says_what_it_serves_and_how_to_stop_it(
+    local: AtomicMotoServer, tmp_path: Path
+) -> None:
     ours, its = os.openpty()
     with worker(tmp_path, "--drain", "--drain-horizon", "1s", stderr=its) as process:
         os.close(its)
@@ -66,14 +68,21 @@ def test_on_a_terminal_a_worker_says_what_it_serves_and_how_to_stop_it(local: At
     assert process.returncode == 0
 
 
-def test_a_draining_worker_runs_what_is_due_and_reports(shell: Shell, local: AtomicMotoServer, tmp_path: Path) -> None:
-    task_id = shell("submit", "-q", "billing", "-H", "charge", "--payload", "secret", "--json").document["submitted"][
-        0
-    ]["id"]
-    out, err = worker(tmp_path, "--drain", "--drain-horizon", "1s", "--json").communicate(timeout=HANGS)
+def test_a_draining_worker_runs_what_is_due_and_reports(
+    shell: Shell, local: AtomicMotoServer, tmp_path: Path
+) -> None:
+    task_id = shell(
+        "submit", "-q", "billing", "-H", "charge", "--payload", "secret", "--json"
+    ).document["submitted"][0]["id"]
+    out, err = worker(tmp_path, "--drain", "--drain-horizon", "1s", "--json").communicate(
+        timeout=HANGS
+    )
     events = [json.loads(line) for line in err.splitlines()]
     assert json.loads(out)["total"]["completed"] == 1
-    assert [event["event"] for event in events if event.get("task_id") == task_id] == ["claimed", "succeeded"]
+    assert [event["event"] for event in events if event.get("task_id") == task_id] == [
+        "claimed",
+        "succeeded",
+    ]
     assert "secret" not in err
     assert shell("task", "get", task_id, "--json").document["status"] == "SUCCEEDED"
 
@@ -128,7 +137,11 @@ def test_a_queue_that_is_not_configured_is_not_found(
         ("x = 1\ndef broken(:\n", 2, "line 2"),
         ("import os\nfrom os import nothing_like_that\n", 2, "nothing_like_that"),
         ("import os\nimport not_installed_here\n", 2, "line 2"),
-        ("from rdq_core import Registry\nRegistry(queues='billing')\n", 2, "queues: must be a list of names"),
+        (
+            "from rdq_core import Registry\nRegistry(queues='billing')\n",
+            2,
+            "queues: must be a list of names",
+        ),
         ("from rdq_core import Rdq\nRdq.from_env()\n", 5, "no table name in RDQ_TASKS_TABLE"),
     ],
 )
@@ -145,7 +158,9 @@ def test_a_module_that_cannot_be_imported_is_told_with_its_place(
     assert answer.error["hint"] or code == 2
 
 
-def test_the_only_registry_of_a_module_needs_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_only_registry_of_a_module_needs_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "one_registry.py").write_text(MODULE.replace("registry", "mine"), encoding="utf-8")
     (tmp_path / "two_registries.py").write_text(

@@ -42,7 +42,9 @@ print(json.dumps([sorted(heavy & {{name.partition(".")[0] for name in names}}) f
 
 
 @pytest.mark.slow
-def test_importing_and_submitting_loads_nothing_heavy_and_ulid_only_to_mint_an_id(moto: Engine) -> None:
+def test_importing_and_submitting_loads_nothing_heavy_and_ulid_only_to_mint_an_id(
+    moto: Engine,
+) -> None:
     with AtomicMotoServer() as server:
         environment = {
             **TABLES.as_env(),
@@ -56,7 +58,12 @@ def test_importing_and_submitting_loads_nothing_heavy_and_ulid_only_to_mint_an_i
         connect(moto.dynamodb, TABLES).queues.put_declared("billing", {}, {}, expected_revision=0)
         program = PROGRAM.format(heavy=sorted(HEAVY))
         answer = subprocess.run(
-            [sys.executable, "-c", program], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
+            [sys.executable, "-c", program],
+            env=environment,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
         )
     at_start, after_a_submit, after_minting = json.loads(answer.stdout)
     assert (at_start, after_a_submit, after_minting) == ([], [], ["ulid"])
@@ -65,5 +72,11 @@ def test_importing_and_submitting_loads_nothing_heavy_and_ulid_only_to_mint_an_i
 @pytest.mark.slow
 def test_the_benchmark_compares_three_programs() -> None:
     command = [sys.executable, str(ROOT / "benchmarks" / "coldstart.py"), "1"]
-    answer = subprocess.run(command, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
-    assert [line.split()[0] for line in answer.stdout.splitlines()[1:]] == ["boto3", "key", "minted"]
+    answer = subprocess.run(
+        command, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
+    )
+    assert [line.split()[0] for line in answer.stdout.splitlines()[1:]] == [
+        "boto3",
+        "key",
+        "minted",
+    ]

@@ -1,4 +1,6 @@
-"""`Rdq`: ten thousand submits, transactions where the store has none, and forgetting a target or requester."""
+"""`Rdq`: ten thousand submits, transactions where the store has none, and forgetting a target or
+requester.
+"""
 
 from datetime import timedelta
 
@@ -46,7 +48,9 @@ def test_a_prepared_submit_is_checked_before_anything_is_stored() -> None:
 
 def test_a_prepared_submit_is_the_submit_of_its_key() -> None:
     with embedded({QUEUE: {}}) as local:
-        prepared: Prepared = local.rdq.prepare(QUEUE, "charge", {"order": 7}, key="order-7", delay="1h")
+        prepared: Prepared = local.rdq.prepare(
+            QUEUE, "charge", {"order": 7}, key="order-7", delay="1h"
+        )
         local.client.transact_write_items(TransactItems=[*prepared.items])
         task = local.rdq.get(queue=QUEUE, key="order-7")
         assert (task.id, task.payload, task.next_attempt_at) == (
@@ -54,12 +58,18 @@ def test_a_prepared_submit_is_the_submit_of_its_key() -> None:
             b'{"order":7}',
             local.clock.now() + timedelta(hours=1),
         )
-        assert local.rdq.submit(QUEUE, "charge", 1, key="order-7") == Receipt(prepared.id, QUEUE, created=False)
+        assert local.rdq.submit(QUEUE, "charge", 1, key="order-7") == Receipt(
+            prepared.id, QUEUE, created=False
+        )
 
 
 def test_a_target_or_a_requester_is_forgotten() -> None:
     world = World()
-    tasks = [world.submit(target="order:1"), world.submit(requested_by="ann"), world.submit(target="order:2")]
+    tasks = [
+        world.submit(target="order:1"),
+        world.submit(requested_by="ann"),
+        world.submit(target="order:2"),
+    ]
     assert (world.rdq.forget(target="order:1"), world.rdq.forget(requested_by="ann")) == (1, 1)
     for task_id in tasks[:2]:
         with pytest.raises(TaskNotFound):
@@ -79,6 +89,11 @@ def test_new_business_with_a_forgotten_target_waits_for_two_seconds() -> None:
 
 def test_exactly_one_thing_is_forgotten_at_a_time() -> None:
     rdq = World().rdq
-    for given in ({}, {"target": "order:1", "requested_by": "ann"}, {"target": ""}, {"requested_by": "x" * 257}):
+    for given in (
+        {},
+        {"target": "order:1", "requested_by": "ann"},
+        {"target": ""},
+        {"requested_by": "x" * 257},
+    ):
         with pytest.raises(InputInvalid):
             rdq.forget(**given)

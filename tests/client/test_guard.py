@@ -1,4 +1,6 @@
-"""`guard`: what it answers, what it keeps, and that it never says success for work that wasn't done."""
+"""`guard`: what it answers, what it keeps, and that it never says success for work that wasn't
+done.
+"""
 
 import dataclasses
 import json
@@ -35,7 +37,9 @@ class Bank:
         return {"charged": order["amount"]}
 
 
-def guarded(world: World, bank: Bank, **options: Any) -> Callable[[dict[str, Any]], Done[dict[str, Any]] | Deferred]:
+def guarded(
+    world: World, bank: Bank, **options: Any
+) -> Callable[[dict[str, Any]], Done[dict[str, Any]] | Deferred]:
     def charge(order: dict[str, Any]) -> dict[str, Any]:
         return bank(order)
 
@@ -56,33 +60,43 @@ class Refuses(MemoryStore):
         raise StoreFailed("storage did not answer", may_have_happened=True)
 
 
-# -- outside of a delivery --------------------------------------------------------------------------------------------
+# -- outside of a delivery -------------------------------------------------------------------------
 
 
 def test_a_call_that_succeeds_makes_no_request_and_no_sleep() -> None:
     world = World()
     nobody = SimpleNamespace()  # any use of it is an AttributeError
     sleeper = SkipsSleep(world.clock)
-    world.rdq = Rdq(parts=dataclasses.replace(world.parts, store=nobody, queues=nobody, ids=nobody, idle=sleeper))
+    world.rdq = Rdq(
+        parts=dataclasses.replace(
+            world.parts, store=nobody, queues=nobody, ids=nobody, idle=sleeper
+        )
+    )
     assert guarded(world, Bank(), key=lambda order: order["id"])(ORDER) == Done({"charged": 5})
     assert sleeper.slept == []
 
 
 def test_a_call_that_keeps_failing_becomes_a_task_whose_first_attempts_are_its_failures() -> None:
     world, bank = World(), down()
-    answer = guarded(world, bank, max_attempts=3, backoff="100ms", key=lambda order: order["id"])(ORDER)
+    answer = guarded(world, bank, max_attempts=3, backoff="100ms", key=lambda order: order["id"])(
+        ORDER
+    )
     assert isinstance(answer, Deferred)
     stored = world.task(answer.id)
     assert (bank.calls, stored.status, stored.attempt_count) == (3, Status.PENDING, 0)
     assert (json.loads(stored.payload), stored.headers["rdq.key"]) == (ORDER, "7")
-    assert [(attempt.attempt_no, attempt.outcome, attempt.fencing_token) for attempt in stored.attempts] == [
-        (number, Outcome.RETRYABLE_FAILURE, None) for number in (1, 2, 3)
-    ]
+    assert [
+        (attempt.attempt_no, attempt.outcome, attempt.fencing_token) for attempt in stored.attempts
+    ] == [(number, Outcome.RETRYABLE_FAILURE, None) for number in (1, 2, 3)]
     first, second, third = stored.attempts
     assert first.error is not None
     assert (first.error.type, first.error.message) == ("ConnectionError", "down")
-    assert second.started_at - (first.finished_at or first.started_at) == timedelta(milliseconds=100)
-    assert third.started_at - (second.finished_at or second.started_at) == timedelta(milliseconds=200)
+    assert second.started_at - (first.finished_at or first.started_at) == timedelta(
+        milliseconds=100
+    )
+    assert third.started_at - (second.finished_at or second.started_at) == timedelta(
+        milliseconds=200
+    )
     assert ":" in str(first.worker)
 
 
@@ -111,7 +125,10 @@ def test_an_error_that_is_not_asked_for_is_raised(error: Any) -> None:
 
 
 def test_an_error_that_the_queue_calls_permanent_is_raised_and_not_tried_again() -> None:
-    world, bank = World(classification={"permanent": ["ConnectionRefused*"]}), Bank(ConnectionRefusedError("no"))
+    world, bank = (
+        World(classification={"permanent": ["ConnectionRefused*"]}),
+        Bank(ConnectionRefusedError("no")),
+    )
     with pytest.raises(ConnectionRefusedError):
         guarded(world, bank, max_attempts=3)(ORDER)
     assert (bank.calls, world.store.counts(QUEUE).pending) == (1, 0)
@@ -189,7 +206,10 @@ def test_payload_says_what_of_many_arguments_is_kept() -> None:
         raise TimeoutError
 
     guard = world.rdq.guard(
-        QUEUE, "charge", on=TimeoutError, payload=lambda order, amount, currency: [order, amount, currency]
+        QUEUE,
+        "charge",
+        on=TimeoutError,
+        payload=lambda order, amount, currency: [order, amount, currency],
     )
     answer = guard(charge)("7", 5, currency="EUR")
     assert isinstance(answer, Deferred)
@@ -226,7 +246,7 @@ def test_a_guard_that_makes_no_sense_is_refused(options: dict[str, Any], path: s
     assert refusal.value.path == path
 
 
-# -- the same key, stored already -------------------------------------------------------------------------------------
+# -- the same key, stored already ------------------------------------------------------------------
 
 
 def stored_in(world: World, state: str) -> str:
@@ -280,7 +300,7 @@ def test_a_guard_that_finds_its_task_being_run_raises() -> None:
     assert world.error(task_id).type == "ConnectionError"
 
 
-# -- inside a delivery ------------------------------------------------------------------------------------------------
+# -- inside a delivery -----------------------------------------------------------------------------
 
 
 def test_a_function_that_is_its_own_handler_fails_its_task_and_makes_no_other_one() -> None:
@@ -335,10 +355,13 @@ def test_a_handler_that_answers_deferred_has_not_succeeded() -> None:
     world.handler(lambda _order: Deferred("0" * 26))
     task_id = world.submit()
     assert world.sweep().rescheduled == 1
-    assert (world.error(task_id).code, world.error(task_id).type) == ("task_outcome_unknown", "rdq.OutcomeUnknown")
+    assert (world.error(task_id).code, world.error(task_id).type) == (
+        "task_outcome_unknown",
+        "rdq.OutcomeUnknown",
+    )
 
 
-# -- in a Lambda invocation -------------------------------------------------------------------------------------------
+# -- in a Lambda invocation ------------------------------------------------------------------------
 
 
 class LambdaContext:
@@ -358,7 +381,9 @@ class LambdaContext:
 DELIVERED = {"rdq": {"task_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV"}}
 
 
-def a_function(world: World, bank: Bank, **options: Any) -> Iterator[Callable[[Any, LambdaContext], Any]]:
+def a_function(
+    world: World, bank: Bank, **options: Any
+) -> Iterator[Callable[[Any, LambdaContext], Any]]:
     """A Lambda function that is guarded itself, and one that calls a guarded function."""
 
     def itself(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:

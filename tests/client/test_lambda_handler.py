@@ -1,4 +1,6 @@
-"""`lambda_handler`: functions that a sweeper sends tasks to, in an envelope or by handing them over."""
+"""`lambda_handler`: functions that a sweeper sends tasks to, in an envelope or by handing them
+over.
+"""
 
 import threading
 from collections.abc import Callable
@@ -8,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from rdq_core import Abort, Outcome, Rdq, Retry, RetryAfter, Status, TaskContext, lambda_handler, task
+from rdq_core import (
+    Abort,
+    Outcome,
+    Rdq,
+    Retry,
+    RetryAfter,
+    Status,
+    TaskContext,
+    lambda_handler,
+    task,
+)
 from rdq_core.config.settings import Host
 from rdq_core.domain.attempt import Code
 from rdq_core.domain.envelope import to_envelope
@@ -26,14 +38,22 @@ both_ways = pytest.mark.parametrize("target", [SYNC, ASYNC], ids=["sync", "async
 
 
 class Shop:
-    """A sweeper's world and a function that a sweep invokes, as its queue says: at once, or when Lambda gets to it."""
+    """A sweeper's world and a function that a sweep invokes, as its queue says: at once, or when
+    Lambda gets to it.
+    """
 
-    def __init__(self, target: dict[str, Any], function: Any, *, seconds: float = 60, **config: Any) -> None:
+    def __init__(
+        self, target: dict[str, Any], function: Any, *, seconds: float = 60, **config: Any
+    ) -> None:
         self.world = World(handlers={"charge": target}, **config)
         self.world.host = Host.SWEEPER
         self.ended: list[int] = []
         self.entry = lambda_handler(
-            self.world.rdq, "charge", function, machine=self.world.clock, end_process=self.ended.append
+            self.world.rdq,
+            "charge",
+            function,
+            machine=self.world.clock,
+            end_process=self.ended.append,
         )
         self.is_async = target is ASYNC
         self.seconds = seconds
@@ -57,7 +77,9 @@ def test_a_task_runs_and_its_result_is_kept(target: dict[str, Any]) -> None:
     seen: list[Any] = []
 
     def charge(order: dict[str, Any], ctx: TaskContext) -> dict[str, Any]:
-        seen.append((order, ctx.idempotency_key, ctx.attempt_no, ctx.task.headers["shop"], ctx.payload))
+        seen.append(
+            (order, ctx.idempotency_key, ctx.attempt_no, ctx.task.headers["shop"], ctx.payload)
+        )
         return {"receipt": 9}
 
     shop = Shop(target, charge)
@@ -70,9 +92,12 @@ def test_a_task_runs_and_its_result_is_kept(target: dict[str, Any]) -> None:
 
 @both_ways
 @pytest.mark.parametrize(
-    ("output", "expected"), [("text", "text"), (b"\x00\xff", b"\x00\xff"), (None, None), ([1], [1]), (0, 0)]
+    ("output", "expected"),
+    [("text", "text"), (b"\x00\xff", b"\x00\xff"), (None, None), ([1], [1]), (0, 0)],
 )
-def test_results_of_every_kind_come_back(target: dict[str, Any], output: object, expected: object) -> None:
+def test_results_of_every_kind_come_back(
+    target: dict[str, Any], output: object, expected: object
+) -> None:
     def charge(_order: Any) -> object:
         return output
 
@@ -93,7 +118,9 @@ def test_a_payload_arrives_byte_for_byte(target: dict[str, Any], payload: bytes)
 
 
 @both_ways
-def test_a_failure_is_judged_by_the_queues_rules_and_kept_with_type_and_stack(target: dict[str, Any]) -> None:
+def test_a_failure_is_judged_by_the_queues_rules_and_kept_with_type_and_stack(
+    target: dict[str, Any],
+) -> None:
     def charge(_order: Any) -> None:
         raise ConnectionError("bank down")
 
@@ -115,17 +142,24 @@ def test_signals_are_told_whole(target: dict[str, Any]) -> None:
     task_id = shop.run()
     error = shop.world.error(task_id)
     assert (error.code, error.message, error.detail) == ("bank_closed", "later", {"until": 9})
-    assert shop.world.task(task_id).next_attempt_at == shop.world.clock.now() + timedelta(seconds=90)
+    assert shop.world.task(task_id).next_attempt_at == shop.world.clock.now() + timedelta(
+        seconds=90
+    )
 
 
 @both_ways
 def test_an_abort_ends_it_whatever_the_queues_rules_say(target: dict[str, Any]) -> None:
-    shop = Shop(target, raises(Abort("card_lost", fingerprint="cards")), classification={"retryable": ["*"]})
+    shop = Shop(
+        target, raises(Abort("card_lost", fingerprint="cards")), classification={"retryable": ["*"]}
+    )
     task_id = shop.run()
     entry = shop.world.store.dead_entry(task_id)
     assert entry is not None
     error = shop.world.error(task_id)
-    assert (error.code, entry.fingerprint) == ("card_lost", fingerprint("charge", error, override="cards"))
+    assert (error.code, entry.fingerprint) == (
+        "card_lost",
+        fingerprint("charge", error, override="cards"),
+    )
 
 
 @both_ways
@@ -150,7 +184,9 @@ def test_a_typed_task_is_run_as_it_is_defined(target: dict[str, Any]) -> None:
 
 
 @both_ways
-def test_a_handler_that_ignores_its_time_is_timed_out_and_its_process_ends(target: dict[str, Any]) -> None:
+def test_a_handler_that_ignores_its_time_is_timed_out_and_its_process_ends(
+    target: dict[str, Any],
+) -> None:
     glance = threading.Event()
 
     def charge(_order: Any) -> None:
@@ -166,7 +202,9 @@ def test_a_handler_that_ignores_its_time_is_timed_out_and_its_process_ends(targe
 
 
 @both_ways
-def test_a_handler_that_heeds_its_time_is_timed_out_and_the_process_lives(target: dict[str, Any]) -> None:
+def test_a_handler_that_heeds_its_time_is_timed_out_and_the_process_lives(
+    target: dict[str, Any],
+) -> None:
     def charge(_order: Any, ctx: TaskContext) -> None:
         shop.world.clock.advance("4s")
         assert ctx.wait(20)
@@ -200,14 +238,16 @@ def test_what_the_functions_own_mapper_says_is_authoritative() -> None:
 
     world = World(handlers={"charge": SYNC}, classification={"retryable": ["*"]})
     world.host = Host.SWEEPER
-    entry = lambda_handler(world.rdq, "charge", lambda _order: "no", outcome=refuses, machine=world.clock)
+    entry = lambda_handler(
+        world.rdq, "charge", lambda _order: "no", outcome=refuses, machine=world.clock
+    )
     world.functions.always("charge-fn", function_of(entry))
     task_id = world.submit(b"{}", content_type="application/json")
     world.sweep()
     assert world.attempts(task_id)[0].outcome is Outcome.PERMANENT_FAILURE
 
 
-# -- handed over ------------------------------------------------------------------------------------------------------
+# -- handed over -----------------------------------------------------------------------------------
 
 
 def test_a_function_that_is_handed_a_task_keeps_its_lease() -> None:
@@ -237,7 +277,9 @@ def test_no_lease_is_counted_by_a_time_that_an_earlier_invocation_has_learnt() -
     here = Reading(machine.now().timestamp(), machine.monotonic())
     clock.observe(machine.now(), sent=here, received=here)
     assert (clock.now(), asked) == (machine.now(), [])
-    entry = lambda_handler(Rdq(parts=replace(shop.world.parts, clock=clock)), "charge", raises(Abort("closed")))
+    entry = lambda_handler(
+        Rdq(parts=replace(shop.world.parts, clock=clock)), "charge", raises(Abort("closed"))
+    )
     entry(shop.world.functions.event(), Context())
     assert asked[:1] == ["storage"]
 
@@ -268,7 +310,7 @@ def test_storage_that_fails_at_the_adoption_is_raised_so_that_lambda_delivers_ag
         shop.entry(shop.world.functions.event(), Context())
 
 
-# -- what it refuses --------------------------------------------------------------------------------------------------
+# -- what it refuses -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("event", [{}, {"order": 17}, None, {"rdq": 5}, {"rdq": {"version": 1}}])
@@ -284,7 +326,14 @@ def test_an_envelope_of_a_newer_version_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [{"claim": 5}, {"claim": {}}, {"task": 5}, {"task": {}, "version": 1}, {"claim": {"token": "t"}}]
+    "told",
+    [
+        {"claim": 5},
+        {"claim": {}},
+        {"task": 5},
+        {"task": {}, "version": 1},
+        {"claim": {"token": "t"}},
+    ],
 )
 def test_an_event_of_which_the_half_is_missing_is_refused(told: dict[str, Any]) -> None:
     with pytest.raises(InputInvalid):
@@ -300,10 +349,12 @@ def test_a_typed_task_goes_by_its_own_name() -> None:
         lambda_handler(World().rdq, "charge", refund)
 
 
-# -- a function that guards, and is its own raw handler ---------------------------------------------------------------
+# -- a function that guards, and is its own raw handler --------------------------------------------
 
 
-def test_a_function_that_guards_and_is_its_own_handler_never_answers_success_for_work_not_done() -> None:
+def test_a_function_that_guards_and_is_its_own_handler_never_answers_success_for_work_not_done() -> (
+    None
+):
     world = World(handlers={"charge": {"function": "charge-fn"}}, retry={"max_attempts": 4})
     world.host = Host.SWEEPER
     bank: list[bool] = [False, False, False, True]

@@ -1,4 +1,6 @@
-"""The outbox in an application's own table: nothing is lost in the gap, and nothing is moved on unseen."""
+"""The outbox in an application's own table: nothing is lost in the gap, and nothing is moved on
+unseen.
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -32,7 +34,8 @@ def client(moto: Engine) -> "DynamoDBClient":
         BillingMode="PAY_PER_REQUEST",
         KeySchema=[{"AttributeName": "export_id", "KeyType": "HASH"}],
         AttributeDefinitions=[
-            {"AttributeName": name, "AttributeType": "S"} for name in ("export_id", "outbox", "written_at")
+            {"AttributeName": name, "AttributeType": "S"}
+            for name in ("export_id", "outbox", "written_at")
         ],
         GlobalSecondaryIndexes=[
             {
@@ -75,14 +78,21 @@ def written(client: "DynamoDBClient", *exports: str) -> None:
 
 
 def marks(client: "DynamoDBClient") -> dict[str, str]:
-    return {item["export_id"]["S"]: item["outbox"]["S"] for item in client.scan(TableName=TABLE)["Items"]}
+    return {
+        item["export_id"]["S"]: item["outbox"]["S"]
+        for item in client.scan(TableName=TABLE)["Items"]
+    }
 
 
-def test_what_was_committed_and_never_submitted_is_found(client: "DynamoDBClient", outbox: Outbox) -> None:
+def test_what_was_committed_and_never_submitted_is_found(
+    client: "DynamoDBClient", outbox: Outbox
+) -> None:
     world = World()
     written(client, "a", "b", "c")
     assert outbox.repair(world.rdq) == OutboxReport(submitted=3)
-    assert [world.rdq.get(queue=QUEUE, key=export).handler_ref for export in "abc"] == ["export"] * 3
+    assert [world.rdq.get(queue=QUEUE, key=export).handler_ref for export in "abc"] == [
+        "export"
+    ] * 3
     assert set(marks(client).values()) == {"submitted"}
     assert outbox.repair(world.rdq) == OutboxReport()
 
@@ -95,7 +105,9 @@ def test_it_is_a_reconciler(client: "DynamoDBClient", outbox: Outbox) -> None:
     assert world.sweep().completed == 1
 
 
-def test_the_application_submits_and_marks_its_own_record(client: "DynamoDBClient", outbox: Outbox) -> None:
+def test_the_application_submits_and_marks_its_own_record(
+    client: "DynamoDBClient", outbox: Outbox
+) -> None:
     world = World()
     written(client, "a")
     record = client.get_item(TableName=TABLE, Key={"export_id": {"S": "a"}})["Item"]
@@ -103,7 +115,9 @@ def test_the_application_submits_and_marks_its_own_record(client: "DynamoDBClien
     assert marks(client) == {"a": "submitted"}
 
 
-def test_a_crash_between_submit_and_mark_makes_no_second_task(client: "DynamoDBClient", outbox: Outbox) -> None:
+def test_a_crash_between_submit_and_mark_makes_no_second_task(
+    client: "DynamoDBClient", outbox: Outbox
+) -> None:
     world = World()
     written(client, "a")
     with FaultScript(client) as faults:
@@ -115,7 +129,9 @@ def test_a_crash_between_submit_and_mark_makes_no_second_task(client: "DynamoDBC
     assert world.store.counts(QUEUE).pending == 1
 
 
-def test_a_record_that_was_changed_since_it_was_read_stays(client: "DynamoDBClient", outbox: Outbox) -> None:
+def test_a_record_that_was_changed_since_it_was_read_stays(
+    client: "DynamoDBClient", outbox: Outbox
+) -> None:
     world = World()
     written(client, "a")
     with FaultScript(client) as faults:
@@ -127,17 +143,29 @@ def test_a_record_that_was_changed_since_it_was_read_stays(client: "DynamoDBClie
 def test_the_range_is_half_open_and_bounded(client: "DynamoDBClient", outbox: Outbox) -> None:
     written(client, *"abcdef")
     within = dataclasses.replace(
-        outbox, start="2026-07-20T12:01", before=lambda: "2026-07-20T12:05", limit=3, submitted="done"
+        outbox,
+        start="2026-07-20T12:01",
+        before=lambda: "2026-07-20T12:05",
+        limit=3,
+        submitted="done",
     )
     assert within.repair(World().rdq) == OutboxReport(submitted=3)
-    assert [export for export, mark in sorted(marks(client).items()) if mark == "done"] == ["b", "c", "d"]
+    assert [export for export, mark in sorted(marks(client).items()) if mark == "done"] == [
+        "b",
+        "c",
+        "d",
+    ]
     assert within.repair(World().rdq) == OutboxReport(submitted=1)
     assert marks(client)["f"] == "pending"
 
 
-def test_a_refused_record_is_moved_out_of_the_way_and_told(client: "DynamoDBClient", outbox: Outbox) -> None:
+def test_a_refused_record_is_moved_out_of_the_way_and_told(
+    client: "DynamoDBClient", outbox: Outbox
+) -> None:
     def task_of(record: Mapping[str, Any]) -> NewTask:
-        return dataclasses.replace(the_task(record), target="x" * (300 if record["export_id"]["S"] == "a" else 3))
+        return dataclasses.replace(
+            the_task(record), target="x" * (300 if record["export_id"]["S"] == "a" else 3)
+        )
 
     world = World()
     written(client, "a", "b")
@@ -147,7 +175,9 @@ def test_a_refused_record_is_moved_out_of_the_way_and_told(client: "DynamoDBClie
     assert marks(client) == {"a": "refused", "b": "submitted"}
 
 
-def test_a_record_that_no_task_can_be_made_of_stops_nobody_and_stays(client: "DynamoDBClient", outbox: Outbox) -> None:
+def test_a_record_that_no_task_can_be_made_of_stops_nobody_and_stays(
+    client: "DynamoDBClient", outbox: Outbox
+) -> None:
     def task_of(record: Mapping[str, Any]) -> NewTask:
         if record["export_id"]["S"] == "a":
             raise KeyError("format")
@@ -159,9 +189,13 @@ def test_a_record_that_no_task_can_be_made_of_stops_nobody_and_stays(client: "Dy
     assert marks(client) == {"a": "pending", "b": "submitted"}
 
 
-def test_records_of_a_queue_that_is_not_configured_yet_stay(client: "DynamoDBClient", outbox: Outbox) -> None:
+def test_records_of_a_queue_that_is_not_configured_yet_stay(
+    client: "DynamoDBClient", outbox: Outbox
+) -> None:
     written(client, "a")
-    later = dataclasses.replace(outbox, task_of=lambda record: dataclasses.replace(the_task(record), queue="unknown"))
+    later = dataclasses.replace(
+        outbox, task_of=lambda record: dataclasses.replace(the_task(record), queue="unknown")
+    )
     with pytest.raises(QueueNotFound):
         later.repair(World().rdq)
     assert marks(client) == {"a": "pending"}
@@ -182,7 +216,9 @@ def test_storage_that_fails_ends_the_walk_at_once(client: "DynamoDBClient", outb
     assert (down.asked, set(marks(client).values())) == (1, {"pending"})
 
 
-def test_a_task_without_a_name_of_its_own_is_refused(client: "DynamoDBClient", outbox: Outbox) -> None:
+def test_a_task_without_a_name_of_its_own_is_refused(
+    client: "DynamoDBClient", outbox: Outbox
+) -> None:
     written(client, "a")
     nameless = dataclasses.replace(outbox, task_of=lambda _record: NewTask(QUEUE, "export", 1))
     with pytest.raises(ConfigInvalid, match="key"):

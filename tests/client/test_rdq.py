@@ -20,7 +20,7 @@ from rdq_core.errors import (
     TaskConflict,
     TaskNotFound,
 )
-from rdq_core.runtime.relay import ErrorRelay
+from rdq_core.runtime.error_hub import ErrorHub
 from rdq_core.runtime.tracing import of_xray
 from rdq_core.runtime.wiring import connect
 from rdq_core.stores.memory import MemoryStore
@@ -33,7 +33,7 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
 GIVEN = f"00-{TRACE}-{PARENT}-01"
 
-# -- many at once -----------------------------------------------------------------------------------------------------
+# -- many at once ----------------------------------------------------------------------------------
 
 
 def test_many_submits_are_answered_one_by_one_in_their_order() -> None:
@@ -41,7 +41,9 @@ def test_many_submits_are_answered_one_by_one_in_their_order() -> None:
     tasks = [NewTask(QUEUE, "charge", number, key=f"order-{number}") for number in range(100)]
     answers = world.rdq.submit_many(tasks, on_progress=seen.append)
     ids = [answer.id for answer in answers if isinstance(answer, Receipt)]
-    assert [world.task(task_id).payload for task_id in ids] == [str(number).encode() for number in range(100)]
+    assert [world.task(task_id).payload for task_id in ids] == [
+        str(number).encode() for number in range(100)
+    ]
     assert seen == list(range(1, 101))
 
 
@@ -66,7 +68,15 @@ def test_what_is_refused_is_told_and_keeps_nobody_else_out() -> None:
             5,  # type: ignore[list-item]
         ]
     )
-    kinds = [InputInvalid, InputInvalid, InputInvalid, QueueNotFound, Receipt, Receipt, InputInvalid]
+    kinds = [
+        InputInvalid,
+        InputInvalid,
+        InputInvalid,
+        QueueNotFound,
+        Receipt,
+        Receipt,
+        InputInvalid,
+    ]
     assert [type(answer) for answer in answers] == kinds
     assert [answer.field for answer in answers if isinstance(answer, InputInvalid)] == [
         "payload",
@@ -98,7 +108,7 @@ def test_after_storage_has_failed_the_rest_is_not_tried() -> None:
     assert not last.may_have_happened
 
 
-# -- results and cancels ----------------------------------------------------------------------------------------------
+# -- results and cancels ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("output", [{"a": [1, None]}, 0, False, "", "grüße", b"", b"\x00\xff"])
@@ -125,7 +135,9 @@ def test_a_result_that_is_not_what_its_content_type_says_is_told() -> None:
     task_id = world.submit()
     world.sweep()
     kept = world.store._kept[task_id]
-    broken = dataclasses.replace(kept.row, task=dataclasses.replace(kept.row.task, result=b"{secret"))
+    broken = dataclasses.replace(
+        kept.row, task=dataclasses.replace(kept.row.task, result=b"{secret")
+    )
     world.store._kept[task_id] = dataclasses.replace(kept, row=broken)
     with pytest.raises(OutputInvalid) as refusal:
         world.rdq.result(task_id)
@@ -169,7 +181,7 @@ def test_cancelling_what_has_ended_names_its_state() -> None:
         world.rdq.cancel("x")
 
 
-# -- traces -----------------------------------------------------------------------------------------------------------
+# -- traces ----------------------------------------------------------------------------------------
 
 
 def header(world: World, **options: Any) -> str | None:
@@ -178,9 +190,13 @@ def header(world: World, **options: Any) -> str | None:
 
 def a_span(monkeypatch: pytest.MonkeyPatch, *, is_valid: bool = True) -> None:
     """OpenTelemetry, loaded, with a current span."""
-    span = SimpleNamespace(is_valid=is_valid, trace_id=int(TRACE, 16), span_id=int(PARENT, 16), trace_flags=1)
+    span = SimpleNamespace(
+        is_valid=is_valid, trace_id=int(TRACE, 16), span_id=int(PARENT, 16), trace_flags=1
+    )
     current = SimpleNamespace(get_span_context=lambda: span)
-    monkeypatch.setitem(sys.modules, "opentelemetry.trace", SimpleNamespace(get_current_span=lambda: current))
+    monkeypatch.setitem(
+        sys.modules, "opentelemetry.trace", SimpleNamespace(get_current_span=lambda: current)
+    )
 
 
 def test_without_a_current_trace_there_is_no_header() -> None:
@@ -225,7 +241,7 @@ def test_an_x_ray_trace_is_carried_over(value: str, expected: str | None) -> Non
     assert of_xray({"_X_AMZN_TRACE_ID": value}) == expected
 
 
-# -- errors without a task --------------------------------------------------------------------------------------------
+# -- errors without a task -------------------------------------------------------------------------
 
 
 def test_errors_without_a_task_reach_every_listener_and_a_broken_listener_stops_nobody() -> None:
@@ -247,15 +263,17 @@ def test_errors_without_a_task_reach_every_listener_and_a_broken_listener_stops_
     assert [type(error) for _, error in world.told.errors] == [RdqError, RuntimeError]
 
 
-def test_on_aws_one_listener_hears_of_every_rdq_of_its_process(moto: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    relay, heard = ErrorRelay(World().told.on_error), list[BaseException]()
+def test_on_aws_one_listener_hears_of_every_rdq_of_its_process(
+    moto: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relay, heard = ErrorHub(World().told.on_error), list[BaseException]()
     monkeypatch.setattr("rdq_core.runtime.wiring.PROCESS_ERRORS", relay)
     Rdq(client=moto.dynamodb, tables=TABLES).on_error(heard.append)
     connect(moto.dynamodb, TABLES).on_error(RdqError("no"), where="a worker")
     assert len(heard) == 1
 
 
-# -- reconcilers ------------------------------------------------------------------------------------------------------
+# -- reconcilers -----------------------------------------------------------------------------------
 
 
 def test_a_reconciler_gets_the_hosts_rdq_before_the_first_claim() -> None:

@@ -1,4 +1,6 @@
-"""`sqs_consumer`: messages whose handling fails become tasks, and nothing is acknowledged that is neither."""
+"""`sqs_consumer`: messages whose handling fails become tasks, and nothing is acknowledged that is
+neither.
+"""
 
 import json
 from dataclasses import replace
@@ -48,7 +50,11 @@ class Picky:
 
 
 def test_what_is_handled_is_acknowledged_and_makes_no_request() -> None:
-    world, handler, nobody = World(), Picky(), SimpleNamespace()  # any use of it is an AttributeError
+    world, handler, nobody = (
+        World(),
+        Picky(),
+        SimpleNamespace(),
+    )  # any use of it is an AttributeError
     rdq = Rdq(parts=replace(world.parts, store=nobody, queues=nobody))
     answer = sqs_consumer(rdq, QUEUE, "charge")(handler)(batch(message(1), message(2)), Context())
     assert (stays(answer), handler.seen) == ([], [1, 2])
@@ -61,7 +67,11 @@ def test_what_fails_becomes_a_task_with_its_failure_and_is_acknowledged() -> Non
     stored = world.task(derive_id(QUEUE, "message-2"))
     (attempt,) = stored.attempts
     assert attempt.error is not None
-    assert (stored.payload, stored.status, stored.attempt_count) == (b'{"order": 2}', Status.PENDING, 0)
+    assert (stored.payload, stored.status, stored.attempt_count) == (
+        b'{"order": 2}',
+        Status.PENDING,
+        0,
+    )
     assert (attempt.outcome, attempt.error.type) == (Outcome.RETRYABLE_FAILURE, "ConnectionError")
     assert attempt.worker == f"lambda:charge-fn/{Context().aws_request_id}"
     assert stored.headers["shop"] == "3"
@@ -76,7 +86,10 @@ def test_the_same_function_is_the_tasks_handler() -> None:
     world.registry.register("charge", handler)
     world.sweep()
     stored = world.task(derive_id(QUEUE, "message-2"))
-    assert (stored.status, [attempt.attempt_no for attempt in stored.attempts]) == (Status.SUCCEEDED, [1, 2])
+    assert (stored.status, [attempt.attempt_no for attempt in stored.attempts]) == (
+        Status.SUCCEEDED,
+        [1, 2],
+    )
 
 
 def test_a_message_that_comes_twice_is_one_task() -> None:
@@ -97,7 +110,9 @@ def test_a_body_that_does_not_fit_is_kept_for_people_to_see() -> None:
 
 def test_a_permanent_failure_is_kept_as_what_it_is() -> None:
     world = World()
-    sqs_consumer(world.rdq, QUEUE, "charge")(raises(Abort("card_lost")))(batch(message(5)), Context())
+    sqs_consumer(world.rdq, QUEUE, "charge")(raises(Abort("card_lost")))(
+        batch(message(5)), Context()
+    )
     (attempt,) = world.task(derive_id(QUEUE, "message-5")).attempts
     assert attempt.outcome is Outcome.PERMANENT_FAILURE
 
@@ -141,7 +156,12 @@ def test_nothing_of_a_fifo_group_is_handled_behind_a_message_of_it_that_stays() 
     world, handler = World(), Picky(1)
     world.parts = replace(world.parts, store=_Refuses(clock=world.clock, ids=world.ids))
     consume = sqs_consumer(Rdq(parts=world.parts), QUEUE, "charge")(handler)
-    records = [message(1, group="a"), message(2, group="b"), message(3, group="a"), message(4, group="b")]
+    records = [
+        message(1, group="a"),
+        message(2, group="b"),
+        message(3, group="a"),
+        message(4, group="b"),
+    ]
     assert stays(consume(batch(*records), Context())) == ["message-1", "message-3"]
     assert handler.seen == [1, 2, 4]
 
@@ -182,7 +202,9 @@ class _Refuses(MemoryStore):
         raise StoreFailed("storage did not answer", may_have_happened=True)
 
 
-@pytest.mark.parametrize("given", [{"order": 1}, {"Records": None}, {"Records": [{"s3": {}}]}, [], None])
+@pytest.mark.parametrize(
+    "given", [{"order": 1}, {"Records": None}, {"Records": [{"s3": {}}]}, [], None]
+)
 def test_an_event_that_is_not_of_sqs_is_refused_by_name(given: Any) -> None:
     consume = sqs_consumer(World().rdq, QUEUE, "charge")(Picky())
     with pytest.raises(InputInvalid, match="event: is not SQS's"):

@@ -28,7 +28,9 @@ CHARGE = builder.Queue(
             deliver="raw",
             answer="http",
             handler_version="v3",
-            outcome=builder.Outcome(field="status", success=["OK"], retryable=["THROTTLED"], permanent=["FAILED"]),
+            outcome=builder.Outcome(
+                field="status", success=["OK"], retryable=["THROTTLED"], permanent=["FAILED"]
+            ),
         )
     },
 )
@@ -42,11 +44,21 @@ DEFAULTS = builder.Queue(
         jitter=0.2,
     ),
     execution=builder.Execution(
-        lease="60s", handler_timeout=timedelta(seconds=45), heartbeat="auto", dispatch_give_up=timedelta(days=1)
+        lease="60s",
+        handler_timeout=timedelta(seconds=45),
+        heartbeat="auto",
+        dispatch_give_up=timedelta(days=1),
     ),
-    limits=builder.Limits(max_payload_size="1MiB", task_ttl="24h", dead_ttl="never", max_redrives=10),
+    limits=builder.Limits(
+        max_payload_size="1MiB", task_ttl="24h", dead_ttl="never", max_redrives=10
+    ),
     dispatch=builder.Dispatch(
-        host="auto", batch_size=32, poll_interval="1s", concurrency=8, max_sweepers=10, rate_limit="100/s"
+        host="auto",
+        batch_size=32,
+        poll_interval="1s",
+        concurrency=8,
+        max_sweepers=10,
+        rate_limit="100/s",
     ),
     index_shards=4,
 )
@@ -59,18 +71,32 @@ def test_a_document_built_in_python_is_the_one_that_a_file_says() -> None:
 
 
 def test_what_is_not_said_is_not_there() -> None:
-    assert builder.document({"billing": builder.Queue()}) == {"config_version": 1, "queues": {"billing": {}}}
+    assert builder.document({"billing": builder.Queue()}) == {
+        "config_version": 1,
+        "queues": {"billing": {}},
+    }
 
 
 @pytest.mark.parametrize(
     ("queue", "told"),
     [
-        (builder.Queue(retry=builder.Retry(max_attempts=0)), "queues.billing.retry.max_attempts: 0 is refused"),
-        (builder.Queue(execution=builder.Execution(lease=timedelta(0))), 'queues.billing.execution.lease: "0s"'),
-        (builder.Queue(execution=builder.Execution(heartbeat="1m")), "an interval shorter than the lease (1m)"),
+        (
+            builder.Queue(retry=builder.Retry(max_attempts=0)),
+            "queues.billing.retry.max_attempts: 0 is refused",
+        ),
+        (
+            builder.Queue(execution=builder.Execution(lease=timedelta(0))),
+            'queues.billing.execution.lease: "0s"',
+        ),
+        (
+            builder.Queue(execution=builder.Execution(heartbeat="1m")),
+            "an interval shorter than the lease (1m)",
+        ),
     ],
 )
-def test_what_a_file_may_not_say_is_refused_in_the_same_words(queue: builder.Queue, told: str) -> None:
+def test_what_a_file_may_not_say_is_refused_in_the_same_words(
+    queue: builder.Queue, told: str
+) -> None:
     with pytest.raises(ConfigInvalid) as refused:
         builder.document({"billing": queue})
 

@@ -13,7 +13,9 @@ from tests.config.files import FULL, a_file, refused
 
 
 def test_a_file_becomes_defaults_and_declared_layers_in_canonical_spelling() -> None:
-    document = parse_document(a_file("retry: {max_backoff: 3600s}", defaults="limits: {max_payload_size: 1048576}"))
+    document = parse_document(
+        a_file("retry: {max_backoff: 3600s}", defaults="limits: {max_payload_size: 1048576}")
+    )
     assert document == Document(
         defaults={"limits": {"max_payload_size": "1MiB"}},
         queues={"billing": {"retry": {"max_backoff": "1h"}}},
@@ -41,9 +43,13 @@ def test_bytes_with_a_byte_order_mark_are_read() -> None:
     assert parse_document(b"\xef\xbb\xbfconfig_version: 1").queues == {}
 
 
-@pytest.mark.parametrize("written", ['"NO"', "'1.10'", '"2026-07-20"', "north", "v1.10", "1.2.3", "1h", '"*"'])
+@pytest.mark.parametrize(
+    "written", ['"NO"', "'1.10'", '"2026-07-20"', "north", "v1.10", "1.2.3", "1h", '"*"']
+)
 def test_quoted_text_and_unmistakable_text_is_text(written: str) -> None:
-    assert parse_document(a_file(f"owner: {written}")).queues["billing"]["owner"] == written.strip("'\"")
+    assert parse_document(a_file(f"owner: {written}")).queues["billing"]["owner"] == written.strip(
+        "'\""
+    )
 
 
 def test_words_of_the_format_need_no_quotes() -> None:
@@ -52,8 +58,13 @@ def test_words_of_the_format_need_no_quotes() -> None:
 
 
 def test_an_anchor_may_be_used_again() -> None:
-    document = parse_document(a_file("classification:\n  permanent: &all [A, B]\n  retryable: *all"))
-    assert document.queues["billing"]["classification"] == {"permanent": ["A", "B"], "retryable": ["A", "B"]}
+    document = parse_document(
+        a_file("classification:\n  permanent: &all [A, B]\n  retryable: *all")
+    )
+    assert document.queues["billing"]["classification"] == {
+        "permanent": ["A", "B"],
+        "retryable": ["A", "B"],
+    }
 
 
 @pytest.mark.parametrize(
@@ -72,7 +83,10 @@ def test_a_duplicate_key_is_refused_with_both_lines(queue: str, path: str) -> No
 
 def test_a_duplicate_queue_is_refused_in_json_too() -> None:
     error = refused('{"config_version": 1, "queues": {"a": {},\n "a": {}}}')
-    assert error.message == "queues.a: the key stands here twice, first on line 1; accepted: once (line 2)"
+    assert (
+        error.message
+        == "queues.a: the key stands here twice, first on line 1; accepted: once (line 2)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,7 +103,10 @@ def test_a_duplicate_queue_is_refused_in_json_too() -> None:
         (b"\xff\xfe", "is not UTF-8"),
         (b"x: \xff", "is not UTF-8 (byte 3)"),
         ("x" * (1024 * 1024 + 1), "1048577 bytes long; accepted: at most 1048576 bytes"),
-        ("- 1\n- 2\n", "[1, 2] is refused; accepted: a mapping with the keys config_version, defaults, queues"),
+        (
+            "- 1\n- 2\n",
+            "[1, 2] is refused; accepted: a mapping with the keys config_version, defaults, queues",
+        ),
         ("a: [*.Foo]", "text that starts with * or & must be quoted"),
     ],
 )
@@ -102,11 +119,20 @@ def test_what_is_not_one_document_is_refused(text: str | bytes, problem: str) ->
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("a: !!python/object:os.system {}", "the tag tag:yaml.org,2002:python/object:os.system is refused"),
+        (
+            "a: !!python/object:os.system {}",
+            "the tag tag:yaml.org,2002:python/object:os.system is refused",
+        ),
         ("a: !!str 5", "the tag tag:yaml.org,2002:str is refused"),
         ("a: !mine 5", "the tag !mine is refused"),
-        ("a: &x {b: 1}\nc: {<<: *x}", "merge keys are refused; accepted: shared keys under `defaults`"),
-        ("a: [*Timeout]", '*Timeout is an alias to YAML, and nothing has this name; quote text: "*Timeout"'),
+        (
+            "a: &x {b: 1}\nc: {<<: *x}",
+            "merge keys are refused; accepted: shared keys under `defaults`",
+        ),
+        (
+            "a: [*Timeout]",
+            '*Timeout is an alias to YAML, and nothing has this name; quote text: "*Timeout"',
+        ),
         ("a: &x [*x]", "*x is an alias to YAML"),
         ("? [a]\n: 1", "this key is no text"),
         ("a: " + "[" * 30 + "]" * 30, "nested too deeply; accepted: at most 20 levels"),
@@ -118,9 +144,14 @@ def test_yaml_beyond_plain_data_is_refused(text: str, problem: str) -> None:
 
 def test_aliases_of_aliases_are_bounded_before_they_are_built() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 30)]
+    lines += [
+        f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 30)
+    ]
     # Built, they would be more values than any machine can hold.
-    assert "too many values, aliases included; accepted: at most 50000" in refused("\n".join(lines)).message
+    assert (
+        "too many values, aliases included; accepted: at most 50000"
+        in refused("\n".join(lines)).message
+    )
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "{a: " * 100_000, "- " * 100_000, "a: &b\n" * 2])
@@ -146,28 +177,46 @@ def test_both_yaml_parsers_read_the_same(loader: Any, monkeypatch: pytest.Monkey
         ("index_shards=8", {"retry": {"jitter": 0.1}, "index_shards": 8}),
         ("retry.jitter=", {}),
         ("owner=", {"retry": {"jitter": 0.1}}),
-        ("classification.permanent=[A, B]", {"retry": {"jitter": 0.1}, "classification": {"permanent": ["A", "B"]}}),
-        ("handlers.a.b.function=f", {"retry": {"jitter": 0.1}, "handlers": {"a.b": {"function": "f"}}}),
-        ("handlers.a.outcome.field=s", {"retry": {"jitter": 0.1}, "handlers": {"a": {"outcome": {"field": "s"}}}}),
-        ("runbook=https://x.example/?a=b", {"retry": {"jitter": 0.1}, "runbook": "https://x.example/?a=b"}),
+        (
+            "classification.permanent=[A, B]",
+            {"retry": {"jitter": 0.1}, "classification": {"permanent": ["A", "B"]}},
+        ),
+        (
+            "handlers.a.b.function=f",
+            {"retry": {"jitter": 0.1}, "handlers": {"a.b": {"function": "f"}}},
+        ),
+        (
+            "handlers.a.outcome.field=s",
+            {"retry": {"jitter": 0.1}, "handlers": {"a": {"outcome": {"field": "s"}}}},
+        ),
+        (
+            "runbook=https://x.example/?a=b",
+            {"retry": {"jitter": 0.1}, "runbook": "https://x.example/?a=b"},
+        ),
     ],
 )
-def test_an_assignment_changes_one_key_of_the_layer(assignment: str, expected: dict[str, Any]) -> None:
+def test_an_assignment_changes_one_key_of_the_layer(
+    assignment: str, expected: dict[str, Any]
+) -> None:
     assert assign({"retry": {"jitter": 0.1}}, [assignment]) == expected
 
 
 def test_assignments_apply_in_order_and_leave_the_layer_alone() -> None:
     layer = {"retry": {"jitter": 0.1}}
-    assert assign(layer, ["retry.jitter=0.2", "retry.jitter=0.3", "retry.max_attempts=2", "retry.max_attempts="]) == {
-        "retry": {"jitter": 0.3}
-    }
+    assert assign(
+        layer,
+        ["retry.jitter=0.2", "retry.jitter=0.3", "retry.max_attempts=2", "retry.max_attempts="],
+    ) == {"retry": {"jitter": 0.3}}
     assert layer == {"retry": {"jitter": 0.1}}
 
 
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [
-        ("retry.max_attempts=x", 'retry.max_attempts: "x" is refused; accepted: a whole number from 1 to 100'),
+        (
+            "retry.max_attempts=x",
+            'retry.max_attempts: "x" is refused; accepted: a whole number from 1 to 100',
+        ),
         ("retry.max_attempt=8", "did you mean max_attempts?"),
         ("retry.jitter.x=1", "retry.jitter.x: unknown key"),
         ("attempts=8", "attempts: unknown key"),

@@ -9,7 +9,9 @@ FILE = Path(__file__).parents[2] / "docs" / "queues.schema.json"
 
 
 def test_the_file_is_current() -> None:
-    assert FILE.read_text() == json_schema_text(), "python -m rdq_core.config.schema > docs/queues.schema.json"
+    assert FILE.read_text() == json_schema_text(), (
+        "python -m rdq_core.config.schema > docs/queues.schema.json"
+    )
 
 
 def test_every_key_is_explained() -> None:
@@ -22,4 +24,8 @@ def test_every_key_is_explained() -> None:
         if "description" not in value and "$ref" not in value and key != "queues"
     ]
     assert silent == []
-    assert all(mapping.get("additionalProperties") is False for mapping in mappings if "properties" in mapping)
+    assert all(
+        mapping.get("additionalProperties") is False
+        for mapping in mappings
+        if "properties" in mapping
+    )

@@ -24,16 +24,36 @@ from tests.config.files import a_file, refused
         ("retry: {max_backoff: 60}", "retry.max_backoff", "60", "a duration with its unit"),
         ("retry: {max_backoff: true}", "retry.max_backoff", "true", "a duration with its unit"),
         ("retry: {max_backoff: -1s}", "retry.max_backoff", '"-1s"', "a duration with its unit"),
-        ("retry: {backoff_multiplier: 0.5}", "retry.backoff_multiplier", "0.5", "from 1 to 1000000"),
-        ("retry: {backoff_multiplier: .inf}", "retry.backoff_multiplier", ".inf", "from 1 to 1000000"),
-        ("retry: {backoff_multiplier: 1e999}", "retry.backoff_multiplier", "1e999", "from 1 to 1000000"),
+        (
+            "retry: {backoff_multiplier: 0.5}",
+            "retry.backoff_multiplier",
+            "0.5",
+            "from 1 to 1000000",
+        ),
+        (
+            "retry: {backoff_multiplier: .inf}",
+            "retry.backoff_multiplier",
+            ".inf",
+            "from 1 to 1000000",
+        ),
+        (
+            "retry: {backoff_multiplier: 1e999}",
+            "retry.backoff_multiplier",
+            "1e999",
+            "from 1 to 1000000",
+        ),
         ("retry: {jitter: .nan}", "retry.jitter", ".nan", "a number from 0 to 1"),
         ("retry: {jitter: NaN}", "retry.jitter", '"NaN"', "a number from 0 to 1"),
         ("retry: {jitter: 1.10}", "retry.jitter", "1.10", "a number from 0 to 1"),
         ("retry: {jitter: true}", "retry.jitter", "true", "a number from 0 to 1"),
         ("execution: {lease: 999ms}", "execution.lease", '"999ms"', "from 1s to 1d"),
         ("execution: {lease: 1:30}", "execution.lease", "1:30", "a duration with its unit"),
-        ("execution: {handler_timeout: 25h}", "execution.handler_timeout", '"25h"', "from 1ms to 1d"),
+        (
+            "execution: {handler_timeout: 25h}",
+            "execution.handler_timeout",
+            '"25h"',
+            "from 1ms to 1d",
+        ),
         ("execution: {heartbeat: yes}", "execution.heartbeat", "yes", "or auto, or off"),
         ("limits: {max_payload_size: 2MiB}", "limits.max_payload_size", '"2MiB"', "to 1MiB"),
         ("limits: {max_payload_size: 1MB}", "limits.max_payload_size", '"1MB"', "256KiB or 1MiB"),
@@ -81,8 +101,14 @@ def test_an_unknown_key_is_told_the_nearest_known_one(queue: str, path: str, nea
 @pytest.mark.parametrize(
     ("queue", "nearest"),
     [
-        ("retry: {backoff: exponentional}", "accepted: fixed or linear or exponential; did you mean exponential?"),
-        ("version_mismatch: dead_letter", "accepted: run-latest or dead-letter; did you mean dead-letter?"),
+        (
+            "retry: {backoff: exponentional}",
+            "accepted: fixed or linear or exponential; did you mean exponential?",
+        ),
+        (
+            "version_mismatch: dead_letter",
+            "accepted: run-latest or dead-letter; did you mean dead-letter?",
+        ),
         ("dispatch: {host: workers}", "did you mean worker?"),
         ("handlers: {a: {function: f, invocation: asynch}}", "did you mean async?"),
     ],
@@ -120,7 +146,9 @@ def test_an_unknown_word_is_told_the_nearest_known_one(queue: str, nearest: str)
         "handlers: {{a: {{function: f, outcome: {{field: f, success: [{}]}}}}}}",
     ],
 )
-def test_what_yaml_would_not_read_as_text_must_be_quoted(queue: str, written: str, reading: str) -> None:
+def test_what_yaml_would_not_read_as_text_must_be_quoted(
+    queue: str, written: str, reading: str
+) -> None:
     error = refused(a_file(queue.format(written)))
     assert f"{written} is refused" in error.message
     assert f'YAML reads {written} as {reading}; quote it: "{written}" (line 7)' in error.message
@@ -133,7 +161,9 @@ def test_a_key_that_yaml_would_not_read_as_text_must_be_quoted(written: str) -> 
     assert error.message.endswith("(line 3)")
 
 
-@pytest.mark.parametrize("name", ["Billing", "a b", "rdq.internal", "rdq-x", "Café", "a" * 241, '"a\\n"'])
+@pytest.mark.parametrize(
+    "name", ["Billing", "a b", "rdq.internal", "rdq-x", "Café", "a" * 241, '"a\\n"']
+)
 def test_an_odd_queue_name_is_refused(name: str) -> None:
     error = refused(f"config_version: 1\nqueues:\n  {name}: {{}}\n")
     assert error.message.startswith("queues.")
@@ -148,7 +178,11 @@ def test_an_odd_queue_name_is_refused(name: str) -> None:
             "execution.handler_timeout",
             '"45s" is refused; accepted: at most the lease (10s) while the heartbeat is off',
         ),
-        ("execution: {heartbeat: 1m}", "execution.heartbeat", "accepted: an interval shorter than the lease (1m)"),
+        (
+            "execution: {heartbeat: 1m}",
+            "execution.heartbeat",
+            "accepted: an interval shorter than the lease (1m)",
+        ),
         (
             "handlers: {a: {function: f, invocation: async, deliver: raw}}",
             "handlers.a.deliver",
@@ -175,7 +209,11 @@ def test_an_odd_queue_name_is_refused(name: str) -> None:
             "handlers.a.outcome.field",
             "is missing; accepted: text",
         ),
-        ("dispatch: {burst: 5}", "dispatch.burst", "5 is refused; accepted: only beside a rate_limit"),
+        (
+            "dispatch: {burst: 5}",
+            "dispatch.burst",
+            "5 is refused; accepted: only beside a rate_limit",
+        ),
     ],
 )
 def test_a_broken_relation_names_what_it_breaks(queue: str, path: str, accepted: str) -> None:
@@ -230,7 +268,14 @@ def test_long_values_are_shortened() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [None, [], "text", {1: 2}, {"config_version": 1, "queues": {"a": {1: 2}}}, {"config_version": 1, "q": object()}],
+    [
+        None,
+        [],
+        "text",
+        {1: 2},
+        {"config_version": 1, "queues": {"a": {1: 2}}},
+        {"config_version": 1, "q": object()},
+    ],
 )
 def test_data_of_another_shape_is_refused_from_programs_as_well(data: object) -> None:
     with pytest.raises(ConfigInvalid):

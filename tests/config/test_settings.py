@@ -41,7 +41,9 @@ def test_the_whole_file_comes_through() -> None:
         function="payments-charge:live",
         answer=Answer.HTTP,
         handler_version="v3",
-        outcome=OutcomeField(field="status", success=("OK",), retryable=("THROTTLED",), permanent=("FAILED",)),
+        outcome=OutcomeField(
+            field="status", success=("OK",), retryable=("THROTTLED",), permanent=("FAILED",)
+        ),
     )
 
 
@@ -50,7 +52,11 @@ def test_a_queue_that_says_nothing_gets_what_is_built_in() -> None:
     said = effective("billing", {}, built_in)
     unsaid = settings_of()
     assert unsaid.retry == said.retry
-    assert (unsaid.execution, unsaid.limits, unsaid.index_shards) == (said.execution, said.limits, said.index_shards)
+    assert (unsaid.execution, unsaid.limits, unsaid.index_shards) == (
+        said.execution,
+        said.limits,
+        said.index_shards,
+    )
     assert unsaid.dispatch.rate_limit is None
 
 
@@ -80,7 +86,9 @@ def test_a_definition_that_gives_retry_gives_all_of_it_without_jitter() -> None:
 
 
 def test_a_definition_without_retry_leaves_it_to_the_defaults() -> None:
-    settings = effective("q", {}, {"retry": {"jitter": 0.5}}, definition={"execution": {"handler_timeout": "10s"}})
+    settings = effective(
+        "q", {}, {"retry": {"jitter": 0.5}}, definition={"execution": {"handler_timeout": "10s"}}
+    )
     assert settings.retry.backoff.jitter == 0.5
     assert settings.execution.handler_timeout == 10 * SECOND
 
@@ -111,7 +119,9 @@ def test_two_valid_layers_may_contradict_each_other() -> None:
         ({"heartbeat": "5s", "handler_timeout": "1s"}, 5 * SECOND),
     ],
 )
-def test_the_heartbeat_is_automatic_unless_said(execution: dict[str, str], every: timedelta | None) -> None:
+def test_the_heartbeat_is_automatic_unless_said(
+    execution: dict[str, str], every: timedelta | None
+) -> None:
     assert settings_of(execution=execution).execution.heartbeat_every == every
 
 
@@ -133,7 +143,9 @@ def test_a_burst_is_a_seconds_worth_unless_given(dispatch: dict[str, Any], burst
 
 def test_a_queue_can_lift_the_limit_of_its_defaults() -> None:
     defaults = {"dispatch": {"rate_limit": "5/s", "burst": 2}}
-    assert effective("q", {"dispatch": {"rate_limit": "none"}}, defaults).dispatch.rate_limit is None
+    assert (
+        effective("q", {"dispatch": {"rate_limit": "none"}}, defaults).dispatch.rate_limit is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,8 +161,12 @@ def test_the_host_follows_from_where_the_handlers_are(keys: dict[str, Any], host
     assert settings_of(**keys).host is host
 
 
-@pytest.mark.parametrize(("stored", "shards_ever"), [({}, 4), ({"shards_ever": 2}, 4), ({"shards_ever": 9}, 9)])
-def test_shards_ever_is_never_less_than_the_shards_there_are(stored: dict[str, int], shards_ever: int) -> None:
+@pytest.mark.parametrize(
+    ("stored", "shards_ever"), [({}, 4), ({"shards_ever": 2}, 4), ({"shards_ever": 9}, 9)]
+)
+def test_shards_ever_is_never_less_than_the_shards_there_are(
+    stored: dict[str, int], shards_ever: int
+) -> None:
     settings = QueueSettings.from_plain({"queue": "q", "index_shards": 4, **stored})
     assert settings.shards_ever == shards_ever
     assert QueueSettings.from_plain(settings.to_plain()) == settings
@@ -181,7 +197,9 @@ def test_settings_survive_plain_json(keys: dict[str, Any]) -> None:
 
 
 def test_the_merged_layers_are_plain_data_of_the_same_settings() -> None:
-    plain = json.loads(json.dumps(merged("q", {"owner": "a"}, {}) | {"revision": 7, "paused": True, "newer": 1}))
+    plain = json.loads(
+        json.dumps(merged("q", {"owner": "a"}, {}) | {"revision": 7, "paused": True, "newer": 1})
+    )
     settings = QueueSettings.from_plain(plain)
     assert (settings.owner, settings.revision, settings.paused) == ("a", 7, True)
 
@@ -192,7 +210,9 @@ def test_what_somebody_does_to_merged_settings_stays_his_own() -> None:
     assert merged("billing", {}, {}) == before
 
 
-@pytest.mark.parametrize("garbage", [None, True, -1, "garbage", 1.5, [], [1], {}, {"a": 1}, float("nan")])
+@pytest.mark.parametrize(
+    "garbage", [None, True, -1, "garbage", 1.5, [], [1], {}, {"a": 1}, float("nan")]
+)
 @pytest.mark.parametrize("path", [
     "queue", "owner", "retry", "retry.max_attempts", "retry.backoff", "retry.initial_backoff", "retry.jitter",
     "retry.backoff_multiplier", "execution.lease", "execution.heartbeat", "classification.permanent",
@@ -200,8 +220,12 @@ def test_what_somebody_does_to_merged_settings_stays_his_own() -> None:
     "handlers", "handlers.a", "handlers.a.function", "handlers.a.deliver", "handlers.a.outcome",
     "handlers.a.outcome.success", "version_mismatch", "index_shards", "revision",
 ])  # fmt: skip
-def test_garbage_in_stored_data_is_harmless_or_a_refusal_and_no_other_error(path: str, garbage: object) -> None:
-    stored: dict[str, Any] = merged("q", {"handlers": {"a": {"function": "f", "outcome": {"field": "s"}}}}, {})
+def test_garbage_in_stored_data_is_harmless_or_a_refusal_and_no_other_error(
+    path: str, garbage: object
+) -> None:
+    stored: dict[str, Any] = merged(
+        "q", {"handlers": {"a": {"function": "f", "outcome": {"field": "s"}}}}, {}
+    )
     stored["dispatch"] |= {"rate_limit": "5/s"}
     data = json.loads(json.dumps(stored))
     *sections, key = path.split(".")
@@ -222,7 +246,10 @@ def test_stored_data_of_another_shape_is_refused(data: Any) -> None:
 def test_the_ladder_shows_every_attempt_and_when_a_task_dies() -> None:
     retry = {"max_attempts": 4, "initial_backoff": "10s", "max_backoff": "30s", "jitter": 0.2}
     steps = ladder(settings_of(retry=retry, execution={"handler_timeout": "5s"}))
-    rows = [(rung.attempt, rung.earliest / SECOND, rung.middle / SECOND, rung.latest / SECOND) for rung in steps.rungs]
+    rows = [
+        (rung.attempt, rung.earliest / SECOND, rung.middle / SECOND, rung.latest / SECOND)
+        for rung in steps.rungs
+    ]
     assert rows == [(1, 0, 0, 0), (2, 8, 10, 12), (3, 24, 30, 36), (4, 48, 60, 72)]
     assert steps.last.attempt == 4
     assert steps.dies_at_worst == 72 * SECOND + 4 * 5 * SECOND
@@ -260,5 +287,7 @@ def test_reading_settings_loads_neither_pydantic_nor_yaml() -> None:
         "QueueSettings.from_plain({'queue': 'q'})\n"
         "print([name for name in ('pydantic', 'yaml', 'difflib', 'boto3') if name in sys.modules])"
     )
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert answer.stdout == "[]\n"

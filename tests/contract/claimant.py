@@ -1,8 +1,10 @@
-"""A claimant in a process of its own: waits for a word on stdin, claims what it can, and prints the ids that it won.
+"""A claimant in a process of its own: waits for a word on stdin, claims what it can, and prints the
+ids that it won.
 
 python -m tests.contract.claimant NOW SEED        the engine is in the environment; NOW is RFC 3339
 
-It wins no more than `MOST`, so that others must win the rest, however late the machine lets them begin.
+It wins no more than `MOST`, so that others must win the rest, however late the machine lets them
+begin.
 """
 
 import json
@@ -28,7 +30,9 @@ class Sated(DynamoTaskStore):
 
     won = 0
 
-    def candidates(self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None) -> Page[Candidate]:
+    def candidates(
+        self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None
+    ) -> Page[Candidate]:
         if self.won >= MOST:
             return Page([], None)
         return super().candidates(queue, shard, until=until, limit=limit, after=after)

@@ -15,7 +15,9 @@ from tests.support.stores import ALL_ENGINES, EPOCH_OF_TESTS, Dynamo, dynamo_on
 
 @pytest.fixture(params=ALL_ENGINES)
 def bench(request: pytest.FixtureRequest) -> Bench:
-    """An empty store: the one in memory, and DynamoDB's on the strict double, on atomic moto and on ministack."""
+    """An empty store: the one in memory, and DynamoDB's on the strict double, on atomic moto and on
+    ministack.
+    """
     if request.param == "memory":
         return in_memory()
     return on_tables(dynamo_on(request.getfixturevalue(request.param)))
@@ -23,15 +25,17 @@ def bench(request: pytest.FixtureRequest) -> Bench:
 
 @pytest.fixture
 def stage(on_dynamodb: Dynamo) -> Stage:
-    """A DynamoDB store whose requests can be disturbed, on each engine: moto, which carries a repeated transaction out
-    again, and on ministack, which knows it by its token.
+    """A DynamoDB store whose requests can be disturbed, on each engine: moto, which carries a
+    repeated transaction out again, and on ministack, which knows it by its token.
     """
     return stage_on(on_dynamodb)
 
 
 @pytest.fixture(params=[pytest.param("ministack", marks=pytest.mark.ministack)])
 def quick_stage(request: pytest.FixtureRequest) -> Stage:
-    """The same on ministack alone, for long series: moto copies all its tables for each transaction."""
+    """The same on ministack alone, for long series: moto copies all its tables for each
+    transaction.
+    """
     return stage_on(dynamo_on(request.getfixturevalue(request.param)))
 
 
@@ -54,8 +58,8 @@ def on_tables(dynamo: Dynamo, client: Any = None) -> Bench:
         items = dynamo.items_of(task_id, looker)
         for kind, body in items.items():
             if kind.startswith("B#"):
-                # Whoever is about to write first lets the body live long enough. That it lives longer, though the write
-                # is refused, is the one trace that a loser leaves.
+                # Whoever is about to write first lets the body live long enough. That it lives
+                # longer, though the write is refused, is the one trace that a loser leaves.
                 body.pop("expires_at", None)
         return items
 

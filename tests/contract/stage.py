@@ -6,7 +6,7 @@ from typing import Any
 
 from rdq_core.testing.contract.bench import Bench
 from rdq_core.testing.faults import FaultScript
-from tests.contract.deeds import Prepare, Ready
+from tests.contract.store_calls import Prepare, Ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,15 +17,17 @@ class Stage:
     bench: Bench
     others: Bench
 
-    def length(self, deed: Prepare) -> int:
+    def length(self, call: Prepare) -> int:
         """How many requests it takes, undisturbed."""
-        ready = deed(self.bench)
+        ready = call(self.bench)
         with FaultScript(self.client) as requests:
             ready.call(self.bench.store)
         assert ready.done(self.others.store.get(ready.task_id))
         return requests.count()
 
-    def each_request(self, deed: Prepare, *, first: int = 1) -> Iterator[tuple[Ready, int]]:
-        """The call made ready anew for each of the requests that it takes, and that request's number."""
-        for k in range(first, self.length(deed) + 1):
-            yield deed(self.bench), k
+    def each_request(self, call: Prepare, *, first: int = 1) -> Iterator[tuple[Ready, int]]:
+        """The call made ready anew for each of the requests that it takes, and that request's
+        number.
+        """
+        for k in range(first, self.length(call) + 1):
+            yield call(self.bench), k

@@ -1,7 +1,8 @@
-"""Whatever is done in whatever order: DynamoDB's store and the one in memory tell the same story, step by step.
+"""Whatever is done in whatever order: DynamoDB's store and the one in memory tell the same story,
+step by step.
 
-Both are driven by the same random steps, with the same ids, tokens and clock. After each step everything that anybody
-can see must be equal, and so must the answer or the refusal.
+Both are driven by the same random steps, with the same ids, tokens and clock. After each step
+everything that anybody can see must be equal, and so must the answer or the refusal.
 """
 
 from collections.abc import Callable
@@ -27,13 +28,17 @@ from tests.support.stores import dynamo_on
 IDS = [f"{number:026d}" for number in range(2)]
 LATEST = -1
 SIZES = st.sampled_from([0, 20, 2000])
-SPANS = st.sampled_from([timedelta(0), timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=25)])
+SPANS = st.sampled_from(
+    [timedelta(0), timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=25)]
+)
 KEPT = st.sampled_from([None, timedelta(hours=1), timedelta(days=90)])
 
 
 @dataclass
 class Hand:
-    """What one claimant or operator remembers, of one store: claims and entries, some of them outdated."""
+    """What one claimant or operator remembers, of one store: claims and entries, some of them
+    outdated.
+    """
 
     bench: Bench
     claims: dict[str, list[Claim]]
@@ -46,12 +51,15 @@ class Hand:
 
 
 Step = Callable[[Hand, str], object]
-"""One step: what it does by whose hand, and a name that no other step has, for tokens and requests."""
+"""One step: what it does by whose hand, and a name that no other step has, for tokens and requests.
+"""
 
 
 def submit(task_id: str, size: int, after: timedelta, queue: str) -> Step:
     def step(hand: Hand, name: str) -> object:
-        task = a_task(id=task_id, queue=queue, payload=noise(size), next_attempt_at=hand.bench.now + after)
+        task = a_task(
+            id=task_id, queue=queue, payload=noise(size), next_attempt_at=hand.bench.now + after
+        )
         return hand.bench.store.submit(task, shards=1)
 
     return step
@@ -74,7 +82,11 @@ def claim(task_id: str, wait: bool) -> Step:
 def claimed(bench: Bench, candidate: Candidate, token: str) -> Claim | None:
     grant = a_grant(bench.now, token=token)
     lapsed = bench.store.lapsed(candidate, now=bench.now)
-    return bench.store.reclaim(lapsed, a_lapse(lapsed), grant) if lapsed else bench.store.claim(candidate, grant)
+    return (
+        bench.store.reclaim(lapsed, a_lapse(lapsed), grant)
+        if lapsed
+        else bench.store.claim(candidate, grant)
+    )
 
 
 def settle(task_id: str, verb: str, which: int, size: int, keep: timedelta | None) -> Step:
@@ -83,7 +95,8 @@ def settle(task_id: str, verb: str, which: int, size: int, keep: timedelta | Non
             return "never claimed"
         claim = held[which % len(held)]
         if claim.token in hand.settled and verb != "heartbeat":
-            # It may be the repetition after a lost answer, so being told of success is a true answer too.
+            # It may be the repetition after a lost answer, so being told of success is a true
+            # answer too.
             with suppress(LeaseLost):
                 do(hand.bench, verb, claim, size, keep)
             return "settled by this claim already"
@@ -101,7 +114,9 @@ def do(bench: Bench, verb: str, claim: Claim, size: int, keep: timedelta | None)
             bench.store.heartbeat(claim, bench.now + (keep or timedelta(minutes=2)))
         case "complete":
             success, until = a_success(claim, bench.now), bench.now + (keep or timedelta(hours=24))
-            bench.store.complete(claim, success, a_result(noise(size)), now=bench.now, expires_at=until)
+            bench.store.complete(
+                claim, success, a_result(noise(size)), now=bench.now, expires_at=until
+            )
         case "reschedule":
             bench.reschedule(claim, after=timedelta(seconds=size % 7))
         case "release":
@@ -115,14 +130,24 @@ def do(bench: Bench, verb: str, claim: Claim, size: int, keep: timedelta | None)
     return None
 
 
-VERBS = ["heartbeat", "complete", "reschedule", "release", "dead-letter", "dead-letter unrun", "dead-letter lapsed"]
+VERBS = [
+    "heartbeat",
+    "complete",
+    "reschedule",
+    "release",
+    "dead-letter",
+    "dead-letter unrun",
+    "dead-letter lapsed",
+]
 
 
 def operate(task_id: str, verb: str, which: int, edit: Edit) -> Step:
     def step(hand: Hand, name: str) -> object:
         seen, bench = hand.entries[task_id], hand.bench
         if verb == "cancel":
-            return bench.store.cancel(task_id, now=bench.now, op_id=name, expires_at=bench.now + timedelta(hours=24))
+            return bench.store.cancel(
+                task_id, now=bench.now, op_id=name, expires_at=bench.now + timedelta(hours=24)
+            )
         if which == LATEST and (present := bench.store.dead_entry(task_id)):
             seen.append(present)
         if not seen:
@@ -157,13 +182,21 @@ STEPS = st.one_of(
     st.builds(claim, A_TASK, st.sampled_from([True, True, True, False])),
     st.builds(settle, A_TASK, st.sampled_from(VERBS), WHICH, SIZES, KEPT),
     st.builds(settle, A_TASK, st.sampled_from(["dead-letter", "reschedule"]), WHICH, SIZES, KEPT),
-    st.builds(operate, A_TASK, st.sampled_from(["cancel", "redrive", "redrive", "redrive", "purge"]), WHICH, EDITS),
+    st.builds(
+        operate,
+        A_TASK,
+        st.sampled_from(["cancel", "redrive", "redrive", "redrive", "purge"]),
+        WHICH,
+        EDITS,
+    ),
     st.builds(advance, SPANS),
 )
 
 
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps=st.lists(STEPS, min_size=20, max_size=50))
 def test_both_stores_tell_the_same_story(moto: Engine, steps: list[Step]) -> None:
@@ -175,7 +208,9 @@ def test_both_stores_tell_the_same_story(moto: Engine, steps: list[Step]) -> Non
         assert dynamo == memory
         memory, dynamo = ([hand.bench.seen(task_id) for task_id in IDS] for hand in hands)
         assert dynamo == memory
-    memory, dynamo = ((hand.bench.dead_entries(), hand.bench.store.counts("billing")) for hand in hands)
+    memory, dynamo = (
+        (hand.bench.dead_entries(), hand.bench.store.counts("billing")) for hand in hands
+    )
     assert dynamo == memory
 
 
@@ -194,7 +229,14 @@ def comparable(answer: Any) -> object:
 def claim_as_seen(claim: Claim) -> object:
     """A claim without what is the store's own affair, and without what it need not have loaded yet."""
     task = replace(claim.task, payload=b"", payload_content_type="", headers={}, unknown={})
-    return (task, claim.token, claim.fencing_token, claim.claimed_at, claim.lease_expires_at, claim.history_length)
+    return (
+        task,
+        claim.token,
+        claim.fencing_token,
+        claim.claimed_at,
+        claim.lease_expires_at,
+        claim.history_length,
+    )
 
 
 def remembered(hand: Hand, claim: Claim | None) -> Claim | None:

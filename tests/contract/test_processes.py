@@ -40,7 +40,9 @@ def a_claimant(engine: Engine, bench: Bench, seed: int) -> "subprocess.Popen[str
 
 
 @pytest.mark.ministack
-def test_two_hundred_due_tasks_are_each_claimed_once_by_four_processes(ministack: Engine, shared: Bench) -> None:
+def test_two_hundred_due_tasks_are_each_claimed_once_by_four_processes(
+    ministack: Engine, shared: Bench
+) -> None:
     ids = {shared.submit().id for _ in range(200)}
     claimants = [a_claimant(ministack, shared, seed) for seed in range(PROCESSES)]
 

@@ -10,8 +10,8 @@ from rdq_core.testing.contract import (
     DeletionContract,
     JobContract,
     QueueContract,
+    ReservationsContract,
     TaskStoreContract,
-    WakefulnessContract,
 )
 
 
@@ -35,13 +35,22 @@ class TestAudit(AuditContract):
     pass
 
 
-PLUGGED = (TestStore, TestQueues, TestDeletion, TestJobs, TestAudit, WakefulnessContract)
+PLUGGED = (TestStore, TestQueues, TestDeletion, TestJobs, TestAudit, ReservationsContract)
 
 
 def test_no_promise_is_hidden_by_another_of_its_name_or_left_out() -> None:
-    modules = [module for name, module in sys.modules.items() if name.startswith(f"{contract.__name__}.")]
-    kinds = {kind for module in modules for name, kind in getmembers(module, isclass) if name.endswith("Contract")}
-    assert sorted(promises(vars(kind) for kind in kinds)) == sorted(promises(dir(kind) for kind in PLUGGED))
+    modules = [
+        module for name, module in sys.modules.items() if name.startswith(f"{contract.__name__}.")
+    ]
+    kinds = {
+        kind
+        for module in modules
+        for name, kind in getmembers(module, isclass)
+        if name.endswith("Contract")
+    }
+    assert sorted(promises(vars(kind) for kind in kinds)) == sorted(
+        promises(dir(kind) for kind in PLUGGED)
+    )
 
 
 def promises(names: Iterable[Iterable[str]]) -> list[str]:

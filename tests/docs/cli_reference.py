@@ -23,7 +23,15 @@ through the ops function where a command takes `--via FUNCTION`. Every command t
 Exit codes: 0 done, 1 our bug, 2 wrong use or input, 3 not found, 4 conflict, 5 AWS not reachable, not allowed, or a
 table missing, 130 stopped by Ctrl-C.
 """
-_EVERYWHERE = {"--output", "--json", "--utc", "--debug", "--help", "--install-completion", "--show-completion"}
+_EVERYWHERE = {
+    "--output",
+    "--json",
+    "--utc",
+    "--debug",
+    "--help",
+    "--install-completion",
+    "--show-completion",
+}
 
 
 def reference() -> str:
@@ -45,11 +53,14 @@ def _commands(group: Any, context: Any) -> Iterator[str]:
 
 def _section(command: Any, context: Any) -> str:
     usage = command.get_usage(context).removeprefix("Usage: ")
-    parts = [f"\n## {context.command_path}\n\n{_prose(command.help)}\n\n```text\n{_joined(usage)}\n```\n"]
+    parts = [
+        f"\n## {context.command_path}\n\n{_prose(command.help)}\n\n```text\n{_joined(usage)}\n```\n"
+    ]
     rows = [row for parameter in command.params if (row := _row(parameter, context))]
     if rows:
         parts.append(
-            "\n| | |\n|---|---|\n" + "".join(f"| `{_cell(left)}` | {_cell(right)} |\n" for left, right in rows)
+            "\n| | |\n|---|---|\n"
+            + "".join(f"| `{_cell(left)}` | {_cell(right)} |\n" for left, right in rows)
         )
     if command.epilog:
         examples = textwrap.dedent(command.epilog.removeprefix("\b\nExamples:\n"))

@@ -25,7 +25,9 @@ def _table() -> str:
 
 def _row(op: str) -> str:
     model = OPERATIONS[op]
-    fields = [f"**{name}**" if field.is_required() else name for name, field in model.model_fields.items()]
+    fields = [
+        f"**{name}**" if field.is_required() else name for name, field in model.model_fields.items()
+    ]
     summary = " ".join((model.__doc__ or "").split("\n\n")[0].split())
     return f"| `{op}` | {', '.join(fields) or '-'} | {summary} |"
 

@@ -1,4 +1,6 @@
-"""The snippets that people adopt rdq by are short enough to be taken in at a glance; `test_readme` runs them."""
+"""The snippets that people adopt rdq by are short enough to be taken in at a glance; `test_readme`
+runs them.
+"""
 
 import re
 from pathlib import Path

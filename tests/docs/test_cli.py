@@ -1,4 +1,6 @@
-"""docs/cli.md says what the commands say, and every example in a help text is a command line that exists."""
+"""docs/cli.md says what the commands say, and every example in a help text is a command line that
+exists.
+"""
 
 import re
 import shlex
@@ -21,7 +23,11 @@ def commands(group: Any = None, path: tuple[str, ...] = ()) -> list[tuple[tuple[
     found = [(path, group)]
     for name in getattr(group, "commands", {}):
         below = group.commands[name]
-        found += commands(below, (*path, name)) if hasattr(below, "commands") else [((*path, name), below)]
+        found += (
+            commands(below, (*path, name))
+            if hasattr(below, "commands")
+            else [((*path, name), below)]
+        )
     return found
 
 
@@ -37,7 +43,9 @@ def test_the_reference_is_what_the_commands_say() -> None:
 
 def test_every_command_is_in_the_reference() -> None:
     told = reference()
-    paths = [" ".join(("rdq", *path)) for path, command in commands() if not hasattr(command, "commands")]
+    paths = [
+        " ".join(("rdq", *path)) for path, command in commands() if not hasattr(command, "commands")
+    ]
     assert len(paths) >= 30
     assert [path for path in paths if f"## {path}\n" not in told] == []
 

@@ -19,9 +19,14 @@ from tests.support.ministack import ROOT, Ministack
 GUIDE: Final = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
 BLOCKS: Final = re.findall(r"([^\n]*)\n\n```console\n(.*?)```", GUIDE, re.DOTALL)
 HERE_AS_WELL: Final = [
-    line for before, block in BLOCKS if "*On AWS only:*" not in before for line in block.splitlines()
+    line
+    for before, block in BLOCKS
+    if "*On AWS only:*" not in before
+    for line in block.splitlines()
 ]
-ON_AWS_ONLY: Final = [line for before, block in BLOCKS if "*On AWS only:*" in before for line in block.splitlines()]
+ON_AWS_ONLY: Final = [
+    line for before, block in BLOCKS if "*On AWS only:*" in before for line in block.splitlines()
+]
 QUEUES: Final = """
 config_version: 1
 queues:
@@ -32,15 +37,26 @@ queues:
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """A folder like the repository's root, with a package, and an environment that leads to a local engine."""
+    """A folder like the repository's root, with a package, and an environment that leads to a local
+    engine.
+    """
     (tmp_path / "infra").symlink_to(ROOT / "infra")
     (tmp_path / "dist").mkdir()
     package(tmp_path).rename(tmp_path / "dist" / "rdq-functions-arm64.zip")
     (tmp_path / "queues.yaml").write_text(QUEUES)
     with Ministack() as server:
-        tables = {f"RDQ_{name.upper()}_TABLE": f"rdq-prod-{name}" for name in ("tasks", "dlq", "control", "audit")}
+        tables = {
+            f"RDQ_{name.upper()}_TABLE": f"rdq-prod-{name}"
+            for name in ("tasks", "dlq", "control", "audit")
+        }
         path = os.pathsep.join([str(INFRA_BIN), str(ROOT / ".venv" / "bin"), os.environ["PATH"]])
-        environ = {**os.environ, **tables, "PATH": path, "AWS_ENDPOINT_URL": server.endpoint_url, "NO_COLOR": "1"}
+        environ = {
+            **os.environ,
+            **tables,
+            "PATH": path,
+            "AWS_ENDPOINT_URL": server.endpoint_url,
+            "NO_COLOR": "1",
+        }
         yield {"cwd": tmp_path, "env": environ}
 
 
@@ -48,9 +64,13 @@ def shell(tmp_path: Path) -> Iterator[dict[str, Any]]:
 def test_each_command_does_what_it_should(shell: dict[str, Any]) -> None:
     for line in HERE_AS_WELL:
         if line != "make package":  # it is built already, for this machine
-            done = subprocess.run(line, shell=True, capture_output=True, text=True, check=False, **shell)
+            done = subprocess.run(
+                line, shell=True, capture_output=True, text=True, check=False, **shell
+            )
             assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
-    kept = subprocess.run("aws dynamodb list-tables", shell=True, capture_output=True, text=True, check=True, **shell)
+    kept = subprocess.run(
+        "aws dynamodb list-tables", shell=True, capture_output=True, text=True, check=True, **shell
+    )
     assert kept.stdout.count("rdq-test-") == 4
 
 
@@ -59,14 +79,18 @@ def test_a_command_that_needs_an_account_is_understood_by_its_tool(line: str) ->
     tool, *arguments = shlex.split(line)
     assert tool == "aws"
     environ = {**os.environ, "AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_MAX_ATTEMPTS": "1"}
-    done = subprocess.run([INFRA_BIN / tool, *arguments], capture_output=True, text=True, check=False, env=environ)
+    done = subprocess.run(
+        [INFRA_BIN / tool, *arguments], capture_output=True, text=True, check=False, env=environ
+    )
     # Understood, and sent to where nobody listens.
     assert "Could not connect to the endpoint URL" in done.stderr
 
 
 def test_every_parameter_is_one_of_the_template() -> None:
     used = {
-        pair.partition("=")[0] for line in HERE_AS_WELL for pair in line.partition("--parameter-overrides ")[2].split()
+        pair.partition("=")[0]
+        for line in HERE_AS_WELL
+        for pair in line.partition("--parameter-overrides ")[2].split()
     }
     assert used <= set(sam()["Parameters"])
     assert {"CodeBucket", "CodeKey"} <= used
@@ -101,7 +125,9 @@ def test_a_million_tasks_cost_what_the_formula_says() -> None:
 def test_an_idle_stack_costs_the_sum_of_its_parts() -> None:
     *parts, total = rows("| | how much |")
     assert sum(float(part[2]) for part in parts) == pytest.approx(float(total[2]))
-    alarms = [each for each in sam()["Resources"].values() if each["Type"] == "AWS::CloudWatch::Alarm"]
+    alarms = [
+        each for each in sam()["Resources"].values() if each["Type"] == "AWS::CloudWatch::Alarm"
+    ]
     assert f"{len(alarms)} x $0.10" in {part[1] for part in parts}
     a_month = parse_duration("30d").total_seconds() / 60
     assert f"{a_month:,.0f} x 2.5 s x 0.5 GB" in {part[1] for part in parts}

@@ -1,4 +1,6 @@
-"""docs/lambda.md says what the code does: its handlers exist, its configuration is valid, its answer is read."""
+"""docs/lambda.md says what the code does: its handlers exist, its configuration is valid, its
+answer is read.
+"""
 
 import json
 import re
@@ -24,7 +26,9 @@ def test_every_handler_that_is_named_exists() -> None:
     named = re.findall(r"`functions\.(\w+)\.(\w+)`", TEXT)
     assert len(named) == 5
     for module, name in named:
-        assert re.search(rf"^def {name}\(", (ROOT / "functions" / f"{module}.py").read_text(), re.MULTILINE)
+        assert re.search(
+            rf"^def {name}\(", (ROOT / "functions" / f"{module}.py").read_text(), re.MULTILINE
+        )
 
 
 def test_the_configuration_is_valid() -> None:

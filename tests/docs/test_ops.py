@@ -1,4 +1,6 @@
-"""What docs/ops.md shows is what happens: its requests are answered, its resource is declared, its table is current."""
+"""What docs/ops.md shows is what happens: its requests are answered, its resource is declared, its
+table is current.
+"""
 
 import json
 import re
@@ -68,5 +70,11 @@ ERRORS = (
 
 def test_every_code_has_the_status_that_the_document_gives_it() -> None:
     rows = re.findall(r"^\| (\d{3}) \| (.*) \|$", TEXT, re.MULTILINE)
-    told = {(code, int(status)) for status, codes in rows for code in re.findall(r"`([a-z]+_?[a-z_]+)`", codes)}
-    assert {(problem["code"], problem["status"]) for problem in map(problem_of, ERRORS)} == told - {("detail", 503)}
+    told = {
+        (code, int(status))
+        for status, codes in rows
+        for code in re.findall(r"`([a-z]+_?[a-z_]+)`", codes)
+    }
+    assert {(problem["code"], problem["status"]) for problem in map(problem_of, ERRORS)} == told - {
+        ("detail", 503)
+    }

@@ -1,4 +1,6 @@
-"""What docs/queues.md shows is what happens: its file is valid, and its commands run in their order."""
+"""What docs/queues.md shows is what happens: its file is valid, and its commands run in their
+order.
+"""
 
 import re
 import shlex
@@ -24,7 +26,10 @@ def blocks(language: str) -> list[str]:
 def commands() -> list[tuple[str, int]]:
     """Each command line, and the exit code that the text says."""
     lines = [line for block in blocks("console") for line in block.splitlines() if line.strip()]
-    return [(line, int(said[1]) if (said := re.search(r"exit code (\d)", line)) else 0) for line in lines]
+    return [
+        (line, int(said[1]) if (said := re.search(r"exit code (\d)", line)) else 0)
+        for line in lines
+    ]
 
 
 def test_every_file_is_valid() -> None:
@@ -32,7 +37,10 @@ def test_every_file_is_valid() -> None:
 
 
 def test_every_command_runs_in_its_order(
-    moto: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    moto: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     client, names = moto.dynamodb, Tables("tasks", "dlq", "control", "audit")
     create_tables(client, names)

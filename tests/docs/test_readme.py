@@ -15,7 +15,9 @@ def blocks(language: str) -> list[tuple[str, str]]:
     """Each code block of a language, with a name for it."""
     found = []
     for document in DOCUMENTS:
-        texts = re.findall(rf"^```{language}\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL)
+        texts = re.findall(
+            rf"^```{language}\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL
+        )
         found += [(f"{document.name}-{number}", text) for number, text in enumerate(texts, start=1)]
     return found
 
@@ -36,7 +38,11 @@ def test_the_quickstart_has_no_more_than_twenty_lines_of_code() -> None:
 
 def test_every_make_target_that_is_named_exists() -> None:
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = {target for _, text in blocks("console") for target in re.findall(r"^make ([\w-]+)", text, re.MULTILINE)}
+    named = {
+        target
+        for _, text in blocks("console")
+        for target in re.findall(r"^make ([\w-]+)", text, re.MULTILINE)
+    }
     assert named <= targets
 
 

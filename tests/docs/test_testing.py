@@ -1,4 +1,6 @@
-"""docs/testing.md and samples/tested as projects: in processes of their own, with nothing of ours around them."""
+"""docs/testing.md and samples/tested as projects: in processes of their own, with nothing of ours
+around them.
+"""
 
 import os
 import re
@@ -13,7 +15,9 @@ from rdq_core.testing.contract import TaskStoreContract
 
 ROOT = Path(__file__).parents[2]
 FILES = re.findall(
-    r"^```python\n# (\S+)\n(.*?)^```", (ROOT / "docs" / "testing.md").read_text(), re.MULTILINE | re.DOTALL
+    r"^```python\n# (\S+)\n(.*?)^```",
+    (ROOT / "docs" / "testing.md").read_text(),
+    re.MULTILINE | re.DOTALL,
 )
 CONTRACT = "test_their_store.py"
 
@@ -56,7 +60,9 @@ def test_somebody_elses_store_is_held_against_the_whole_contract(project: Path) 
 
 def test_a_store_that_breaks_a_promise_is_told_which_and_shown_the_values(project: Path) -> None:
     test = project / CONTRACT
-    test.write_text(test.read_text().replace("    return", "    store.heartbeat = lambda *_: None\n    return"))
+    test.write_text(
+        test.read_text().replace("    return", "    store.heartbeat = lambda *_: None\n    return")
+    )
     told = run(project, "-m", "pytest", "-q", "-k", "holds_the_claim_for_longer", CONTRACT, ends=1)
     assert re.search(r"E +assert datetime.datetime\(2026, 7, 20, 12, 1,", told)
 

@@ -17,7 +17,11 @@ def test_a_newcomer_gets_from_nothing_to_a_dead_letter_sent_back(tmp_path: Path)
     (session,) = re.findall(r"^```sh\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
     commands = Path(sys.executable).parent
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
-    environment |= {"PATH": f"{commands}:{os.environ['PATH']}", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+    environment |= {
+        "PATH": f"{commands}:{os.environ['PATH']}",
+        "NO_PROXY": "127.0.0.1",
+        "no_proxy": "127.0.0.1",
+    }
     typed = subprocess.run(
         ["/bin/sh", "-e", "-c", f"trap 'kill $!' EXIT\n{session}"],
         cwd=tmp_path,

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdq_core.domain.backoff import LATEST, BackoffKind, BackoffPolicy, delay, delay_with_floor, next_attempt_at
+from rdq_core.domain.backoff import (
+    LATEST,
+    BackoffKind,
+    BackoffPolicy,
+    delay,
+    delay_with_floor,
+    next_attempt_at,
+)
 from rdq_core.errors import InputInvalid
 
 SECOND = timedelta(seconds=1)
@@ -57,7 +64,9 @@ def test_tasks_at_the_cap_still_spread_over_the_whole_window() -> None:
 @pytest.mark.parametrize("failures", [10_000, 10**18, 10**400])
 @pytest.mark.parametrize("kind", list(BackoffKind))
 def test_huge_numbers_of_failures_stay_at_the_cap(kind: BackoffKind, failures: int) -> None:
-    policy = BackoffPolicy(kind=kind, initial=600 * SECOND, multiplier=1_000_000, maximum=timedelta(days=30))
+    policy = BackoffPolicy(
+        kind=kind, initial=600 * SECOND, multiplier=1_000_000, maximum=timedelta(days=30)
+    )
     expected = policy.initial if kind is BackoffKind.FIXED else policy.maximum
     assert delay(policy, failures, 0) == expected
 
@@ -71,7 +80,9 @@ def test_fewer_than_one_failure_waits_like_the_first() -> None:
     assert delay(policy, 0, 0) == delay(policy, -3, 0) == SECOND
 
 
-@pytest.mark.parametrize(("dice", "like"), [(math.nan, 0), (math.inf, 1), (-math.inf, -1), (7, 1), (-7, -1)])
+@pytest.mark.parametrize(
+    ("dice", "like"), [(math.nan, 0), (math.inf, 1), (-math.inf, -1), (7, 1), (-7, -1)]
+)
 def test_dice_outside_their_range_are_brought_back_into_it(dice: float, like: float) -> None:
     policy = BackoffPolicy(initial=10 * SECOND, jitter=0.5)
     assert delay(policy, 1, dice) == delay(policy, 1, like)
@@ -92,7 +103,9 @@ def test_the_wait_never_shrinks_as_failures_add_up(policy: BackoffPolicy, failur
 
 
 @given(policies, failure_counts, dice, spans)
-def test_a_floor_is_never_undercut(policy: BackoffPolicy, failures: int, jitter: float, floor: timedelta) -> None:
+def test_a_floor_is_never_undercut(
+    policy: BackoffPolicy, failures: int, jitter: float, floor: timedelta
+) -> None:
     wait = delay_with_floor(policy, failures, jitter, floor)
     assert wait >= floor
     assert wait >= delay(policy, failures, 0)

@@ -41,7 +41,12 @@ def test_a_return_is_success_and_an_exception_is_retryable() -> None:
         (RetryAfter("30s", "slow"), RETRYABLE, "signal:RetryAfter", "slow"),
         (Abort("Not A Code"), PERMANENT, "signal:Abort", "task_failed"),
         (caused(RuntimeError("wrapped"), Abort("declined")), PERMANENT, "signal:Abort", "declined"),
-        (caused(RuntimeError(), caused(ValueError(), Retryable("busy"))), RETRYABLE, "signal:Retryable", "busy"),
+        (
+            caused(RuntimeError(), caused(ValueError(), Retryable("busy"))),
+            RETRYABLE,
+            "signal:Retryable",
+            "busy",
+        ),
     ],
 )
 def test_signals_speak_for_themselves_and_through_their_causes(
@@ -72,7 +77,12 @@ def test_a_permanent_glob_wins_over_a_retryable_one_on_the_full_type_name() -> N
 
 @pytest.mark.parametrize(
     ("answer", "outcome"),
-    [(Outcome.SUCCESS, Outcome.SUCCESS), (PERMANENT, PERMANENT), (Abort("no"), PERMANENT), (Retryable("x"), RETRYABLE)],
+    [
+        (Outcome.SUCCESS, Outcome.SUCCESS),
+        (PERMANENT, PERMANENT),
+        (Abort("no"), PERMANENT),
+        (Retryable("x"), RETRYABLE),
+    ],
 )
 def test_the_mapper_decides_before_everything_else(answer: object, outcome: Outcome) -> None:
     verdict = judged(Abort("declined"), mapper=lambda _value, _error: answer)
@@ -107,11 +117,15 @@ def test_a_mapper_that_raises_is_itself_the_failure() -> None:
         ("Mon, 20 Jul 2036 11:00:00 GMT", timedelta(days=30)),
     ],
 )
-def test_retry_after_reads_durations_and_what_http_sends(delay: str | timedelta, floor: timedelta) -> None:
+def test_retry_after_reads_durations_and_what_http_sends(
+    delay: str | timedelta, floor: timedelta
+) -> None:
     assert judged(RetryAfter(delay)).not_before == NOW + floor
 
 
-@pytest.mark.parametrize("delay", ["soon", "-1s", timedelta(seconds=-1), timedelta(days=31), 30, None, "Mon, 99 Foo"])
+@pytest.mark.parametrize(
+    "delay", ["soon", "-1s", timedelta(seconds=-1), timedelta(days=31), 30, None, "Mon, 99 Foo"]
+)
 def test_retry_after_refuses_what_is_no_delay(delay: object) -> None:
     with pytest.raises((ValueError, TypeError)):
         RetryAfter(delay)  # type: ignore[arg-type]

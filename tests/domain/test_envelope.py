@@ -46,14 +46,19 @@ def test_a_task_survives_the_wire() -> None:
 
 
 @given(payload=st.binary(max_size=300), key=st.text(max_size=20), count=st.integers(0, 10**6))
-def test_any_payload_and_any_unknown_field_survive_the_wire(payload: bytes, key: str, count: int) -> None:
+def test_any_payload_and_any_unknown_field_survive_the_wire(
+    payload: bytes, key: str, count: int
+) -> None:
     task = replace(TASK, payload=payload, attempt_count=count, unknown={f"x_{key}": key})
     assert from_envelope(json.loads(json.dumps(to_envelope(task)))) == task
 
 
 def test_times_have_exactly_three_decimals() -> None:
     data = to_envelope(replace(TASK, created_at=NOW.replace(microsecond=0)))
-    assert (data["created_at"], data["completed_at"]) == ("2026-07-20T14:03:22.000Z", "2026-07-20T14:03:22.117Z")
+    assert (data["created_at"], data["completed_at"]) == (
+        "2026-07-20T14:03:22.000Z",
+        "2026-07-20T14:03:22.117Z",
+    )
 
 
 @pytest.mark.parametrize("version", [0, -1, VERSION + 1, "1", None, True, 1.0])
@@ -102,4 +107,8 @@ def test_what_a_submitter_says_about_the_lifecycle_is_ignored() -> None:
         None,
         None,
     )
-    assert (draft.payload, draft.headers, draft.unknown) == (TASK.payload, TASK.headers, TASK.unknown)
+    assert (draft.payload, draft.headers, draft.unknown) == (
+        TASK.payload,
+        TASK.headers,
+        TASK.unknown,
+    )

@@ -21,7 +21,9 @@ JAVA = """java.net.SocketTimeoutException: connect timed out
 \tat com.example.Charge.send(Charge.java:{line})"""
 
 
-def an_error(message: str = "timed out", *, stack: str | None = None, **fields: str) -> AttemptError:
+def an_error(
+    message: str = "timed out", *, stack: str | None = None, **fields: str
+) -> AttemptError:
     return AttemptError(type=fields.get("type", "ConnectionError"), message=message, stack=stack)
 
 
@@ -41,12 +43,17 @@ def test_a_deploy_that_moves_lines_does_not_split_a_group(template: str) -> None
         ("no frames here", None),
     ],
 )
-def test_the_innermost_frame_of_the_applications_own_code_counts(stack: str | None, frame: str | None) -> None:
+def test_the_innermost_frame_of_the_applications_own_code_counts(
+    stack: str | None, frame: str | None
+) -> None:
     assert top_frame(stack) == frame
 
 
 def test_with_a_stack_the_message_does_not_matter() -> None:
-    first, second = (an_error(text, stack=PYTHON.format(line=1, message=text)) for text in ("order 1", "other words"))
+    first, second = (
+        an_error(text, stack=PYTHON.format(line=1, message=text))
+        for text in ("order 1", "other words")
+    )
     assert fingerprint("charge", first) == fingerprint("charge", second)
 
 
@@ -80,5 +87,7 @@ def test_different_bugs_stay_apart() -> None:
 
 def test_an_override_stands_for_everything_but_the_handler() -> None:
     one, other = an_error("a"), an_error("b", type="X")
-    assert fingerprint("charge", one, override="bank") == fingerprint("charge", other, override="bank")
+    assert fingerprint("charge", one, override="bank") == fingerprint(
+        "charge", other, override="bank"
+    )
     assert fingerprint("charge", one, override="bank").startswith("v1:")

@@ -63,13 +63,17 @@ def test_a_claim_id_does_not_give_the_token_away() -> None:
 
 
 def test_ids_spread_evenly_over_the_shards() -> None:
-    counts = Counter(shard_of(derive_id("q", str(number)), 10, queue="q") for number in range(10_000))
+    counts = Counter(
+        shard_of(derive_id("q", str(number)), 10, queue="q") for number in range(10_000)
+    )
     assert len(counts) == 10
     assert max(counts.values()) < 1.2 * min(counts.values())
 
 
 def test_tasks_of_one_concurrency_key_share_a_shard() -> None:
-    shards = {shard_of(derive_id("q", str(n)), 10, queue="q", concurrency_key="k") for n in range(50)}
+    shards = {
+        shard_of(derive_id("q", str(n)), 10, queue="q", concurrency_key="k") for n in range(50)
+    }
     assert len(shards) == 1
 
 

@@ -23,7 +23,9 @@ def an_attempt(number: int = 1, outcome: Outcome = Outcome.RETRYABLE_FAILURE) ->
 def a_row(status: Status = Status.PENDING) -> Row:
     """A row that went the shortest way to its status."""
     waiting = lifecycle.submitted(
-        Task(id="01ARZ3NDEKTSV4RRFFQ69G5FAV", queue="q", handler_ref="h", created_at=NOW), life="l", now=NOW
+        Task(id="01ARZ3NDEKTSV4RRFFQ69G5FAV", queue="q", handler_ref="h", created_at=NOW),
+        life="l",
+        now=NOW,
     )
     held = lifecycle.claimed(waiting, GRANT)
     ways: dict[Status, Callable[[], Row]] = {
@@ -32,22 +34,34 @@ def a_row(status: Status = Status.PENDING) -> Row:
         Status.SUCCEEDED: lambda: lifecycle.completed(
             held, "t1", an_attempt(1, Outcome.SUCCESS), NO_RESULT, now=NOW, expires_at=LATER
         ),
-        Status.DEAD: lambda: lifecycle.dead_lettered(held, "t1", an_attempt(), FAILURE, now=NOW, expires_at=LATER),
+        Status.DEAD: lambda: lifecycle.dead_lettered(
+            held, "t1", an_attempt(), FAILURE, now=NOW, expires_at=LATER
+        ),
         Status.CANCELLED: lambda: lifecycle.cancelled(waiting, now=NOW, expires_at=LATER),
     }
     return ways[status]()
 
 
 VERBS: dict[Verb, Callable[[Row], Row]] = {
-    Verb.CLAIM: lambda row: lifecycle.claimed(row, Grant(token="t2", now=LATER, lease_expires_at=LATER)),
+    Verb.CLAIM: lambda row: lifecycle.claimed(
+        row, Grant(token="t2", now=LATER, lease_expires_at=LATER)
+    ),
     Verb.RECLAIM: lambda row: lifecycle.reclaimed(
         row, "t1", an_attempt(), Grant(token="t2", now=LATER, lease_expires_at=LATER)
     ),
-    Verb.ADOPT: lambda row: lifecycle.adopted(row, "t1", Grant(token="t2", now=LATER, lease_expires_at=LATER)),
+    Verb.ADOPT: lambda row: lifecycle.adopted(
+        row, "t1", Grant(token="t2", now=LATER, lease_expires_at=LATER)
+    ),
     Verb.HEARTBEAT: lambda row: lifecycle.heartbeat(row, "t1", LATER),
-    Verb.COMPLETE: lambda row: lifecycle.completed(row, "t1", an_attempt(), NO_RESULT, now=NOW, expires_at=None),
-    Verb.RESCHEDULE: lambda row: lifecycle.rescheduled(row, "t1", an_attempt(), FAILURE, due_at=LATER),
-    Verb.DEAD_LETTER: lambda row: lifecycle.dead_lettered(row, "t1", an_attempt(), FAILURE, now=NOW, expires_at=None),
+    Verb.COMPLETE: lambda row: lifecycle.completed(
+        row, "t1", an_attempt(), NO_RESULT, now=NOW, expires_at=None
+    ),
+    Verb.RESCHEDULE: lambda row: lifecycle.rescheduled(
+        row, "t1", an_attempt(), FAILURE, due_at=LATER
+    ),
+    Verb.DEAD_LETTER: lambda row: lifecycle.dead_lettered(
+        row, "t1", an_attempt(), FAILURE, now=NOW, expires_at=None
+    ),
     Verb.RELEASE: lambda row: lifecycle.released(row, "t1", FAILURE, due_at=NOW),
     Verb.CANCEL: lambda row: lifecycle.cancelled(row, now=NOW, expires_at=None),
     Verb.REDRIVE: lambda row: lifecycle.redriven(row, NO_EDIT, now=LATER),
@@ -66,7 +80,8 @@ def test_no_arrow_exists_but_those_of_the_machine(status: Status, verb: Verb) ->
 
 
 @pytest.mark.parametrize(
-    "verb", [Verb.ADOPT, Verb.HEARTBEAT, Verb.COMPLETE, Verb.RESCHEDULE, Verb.DEAD_LETTER, Verb.RELEASE]
+    "verb",
+    [Verb.ADOPT, Verb.HEARTBEAT, Verb.COMPLETE, Verb.RESCHEDULE, Verb.DEAD_LETTER, Verb.RELEASE],
 )
 def test_a_superseded_token_changes_nothing(verb: Verb) -> None:
     reclaimed = VERBS[Verb.RECLAIM](a_row(Status.IN_FLIGHT))
@@ -90,7 +105,10 @@ def test_the_fencing_token_starts_at_the_submit_time_and_rises_with_every_claim(
     assert row.fencing_token == int(NOW.timestamp() * 1000)
     held = lifecycle.claimed(row, GRANT)
     again = VERBS[Verb.RECLAIM](held)
-    assert [held.fencing_token - row.fencing_token, again.fencing_token - row.fencing_token] == [1, 2]
+    assert [held.fencing_token - row.fencing_token, again.fencing_token - row.fencing_token] == [
+        1,
+        2,
+    ]
 
 
 def test_a_heartbeat_never_shortens_a_lease() -> None:
@@ -115,11 +133,18 @@ def test_a_claim_clears_the_failure_and_a_release_spends_nothing() -> None:
 
 def test_a_redrive_gives_a_full_budget_keeps_the_history_and_lifts_the_end() -> None:
     row = lifecycle.redriven(a_row(Status.DEAD), NO_EDIT, now=LATER)
-    assert (row.task.attempt_count, row.task.redrive_count, len(row.task.attempts), row.expires_at) == (0, 1, 1, None)
+    assert (
+        row.task.attempt_count,
+        row.task.redrive_count,
+        len(row.task.attempts),
+        row.expires_at,
+    ) == (0, 1, 1, None)
 
 
 def test_a_redrive_can_change_ref_version_and_payload() -> None:
-    edit = Edit(handler_ref="other", handler_version="v9", payload=b"new", payload_content_type="text/plain")
+    edit = Edit(
+        handler_ref="other", handler_version="v9", payload=b"new", payload_content_type="text/plain"
+    )
     task = lifecycle.redriven(a_row(Status.DEAD), edit, now=LATER).task
     assert (task.handler_ref, task.handler_version, task.payload, task.payload_content_type) == (
         "other",

@@ -25,7 +25,8 @@ def test_a_grant_of_nothing_changes_nothing() -> None:
 
 @given(
     steps=st.lists(
-        st.tuples(st.integers(0, 3 * SECOND), st.integers(0, 40), st.sampled_from([0, 2 * SECOND])), max_size=40
+        st.tuples(st.integers(0, 3 * SECOND), st.integers(0, 40), st.sampled_from([0, 2 * SECOND])),
+        max_size=40,
     ),
     burst=st.integers(1, 20),
 )

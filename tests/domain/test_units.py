@@ -44,7 +44,9 @@ def test_what_is_no_duration_is_refused(refused: object) -> None:
 
 
 def test_a_timedelta_passes_without_its_microseconds() -> None:
-    assert parse_duration(timedelta(seconds=1, microseconds=1500)) == timedelta(seconds=1, milliseconds=1)
+    assert parse_duration(timedelta(seconds=1, microseconds=1500)) == timedelta(
+        seconds=1, milliseconds=1
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,9 @@ def test_a_timedelta_passes_without_its_microseconds() -> None:
         (timedelta(0), "0s"),
     ],
 )
-def test_a_duration_is_written_in_the_largest_unit_that_divides_it(span: timedelta, text: str) -> None:
+def test_a_duration_is_written_in_the_largest_unit_that_divides_it(
+    span: timedelta, text: str
+) -> None:
     assert format_duration(span) == text
 
 
@@ -68,13 +72,16 @@ def test_a_duration_survives_being_written_and_read(millis: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "size"), [(0, 0), (1000, 1000), ("256KiB", 262_144), ("1MiB", 1_048_576), ("0.5KiB", 512)]
+    ("given", "size"),
+    [(0, 0), (1000, 1000), ("256KiB", 262_144), ("1MiB", 1_048_576), ("0.5KiB", 512)],
 )
 def test_a_size_is_bytes_or_has_a_binary_unit(given: object, size: int) -> None:
     assert parse_size(given) == size
 
 
-@pytest.mark.parametrize("refused", ["1024", "1KB", "1MB", "1mib", "1GiB", -1, True, 1.5, None, "0.0001KiB", "1 KiB"])
+@pytest.mark.parametrize(
+    "refused", ["1024", "1KB", "1MB", "1mib", "1GiB", -1, True, 1.5, None, "0.0001KiB", "1 KiB"]
+)
 def test_what_is_no_size_is_refused(refused: object) -> None:
     with pytest.raises(ValueError, match="must"):
         parse_size(refused)
@@ -90,7 +97,9 @@ def test_a_rate_is_a_count_in_a_period(text: str) -> None:
     assert format_rate(*parse_rate(text)) == text
 
 
-@pytest.mark.parametrize("refused", [100, "100", "100/d", "1.5/s", "/s", "-1/s", "100 /s", "100/s\n", None])
+@pytest.mark.parametrize(
+    "refused", [100, "100", "100/d", "1.5/s", "/s", "-1/s", "100 /s", "100/s\n", None]
+)
 def test_what_is_no_rate_is_refused(refused: object) -> None:
     with pytest.raises(ValueError, match="must be a rate"):
         parse_rate(refused)

@@ -1,16 +1,27 @@
-"""What a client's writes are billed, as the engine says. ministack bills them by DynamoDB's published rules."""
+"""What a client's writes are billed, as the engine says. ministack bills them by DynamoDB's
+published rules.
+"""
 
 from typing import Any, Final
 
 _WRITES: Final = frozenset(
-    {"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems", "BatchExecuteStatement"}
+    {
+        "PutItem",
+        "UpdateItem",
+        "DeleteItem",
+        "BatchWriteItem",
+        "TransactWriteItems",
+        "BatchExecuteStatement",
+    }
 )
 _ASKED: Final = "provide-client-params.dynamodb"
 _ANSWERED: Final = "after-call.dynamodb"
 
 
 class Bill:
-    """Write units of everything that a client sends from now on, until it is closed, and the requests' names."""
+    """Write units of everything that a client sends from now on, until it is closed, and the
+    requests' names.
+    """
 
     def __init__(self, client: Any) -> None:
         self._client = client

@@ -1,4 +1,6 @@
-"""A store on empty tables, a clock that stands still, and a client whose requests can be made to fail."""
+"""A store on empty tables, a clock that stands still, and a client whose requests can be made to
+fail.
+"""
 
 import pytest
 

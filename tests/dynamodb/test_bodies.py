@@ -1,4 +1,6 @@
-"""Bodies live as long as their task: renewed exactly where the rule asks for it, and never shortened."""
+"""Bodies live as long as their task: renewed exactly where the rule asks for it, and never
+shortened.
+"""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -43,7 +45,9 @@ def test_in_ordinary_life_no_body_is_renewed(world: World) -> None:
         world.store.reschedule(claim, world.failed(claim), FAILURE, due_at=world.now + DAY)
         world.clock.advance("1d")
     claim = world.claim()
-    world.store.complete(claim, world.succeeded(claim), Result(), now=world.now, expires_at=world.now + DAY)
+    world.store.complete(
+        claim, world.succeeded(claim), Result(), now=world.now, expires_at=world.now + DAY
+    )
     assert _end(world) == first
 
 
@@ -64,7 +68,9 @@ def test_the_body_of_a_task_that_stays_for_ever_has_no_end(world: World) -> None
     assert _end(world) is None
     world.store.redrive(seen_dead(world), NO_EDIT, now=world.now, op_id="op", shards=SHARDS)
     claim = world.claim()
-    world.store.complete(claim, world.succeeded(claim), Result(), now=world.now, expires_at=world.now + DAY)
+    world.store.complete(
+        claim, world.succeeded(claim), Result(), now=world.now, expires_at=world.now + DAY
+    )
     assert _end(world) is None
 
 
@@ -85,17 +91,25 @@ def test_a_redrive_of_a_task_long_dead_renews_its_body(world: World) -> None:
     assert _end(world) == world.now + 60 * DAY
 
 
-def test_an_edited_body_replaces_one_without_an_end_and_leaves_one_with_an_end_to_ttl(world: World) -> None:
+def test_an_edited_body_replaces_one_without_an_end_and_leaves_one_with_an_end_to_ttl(
+    world: World,
+) -> None:
     world.dead(**BODY)
-    world.store.redrive(seen_dead(world), Edit(payload=noise(4000)), now=world.now, op_id="a", shards=SHARDS)
+    world.store.redrive(
+        seen_dead(world), Edit(payload=noise(4000)), now=world.now, op_id="a", shards=SHARDS
+    )
     assert sum(kind.startswith("B#") for kind in world.kinds()) == 1
     world.bury(world.claim(), expires_at=world.now + DAY)
-    world.store.redrive(seen_dead(world), Edit(payload=noise(5000)), now=world.now, op_id="b", shards=SHARDS)
+    world.store.redrive(
+        seen_dead(world), Edit(payload=noise(5000)), now=world.now, op_id="b", shards=SHARDS
+    )
     assert sum(kind.startswith("B#") for kind in world.kinds()) == 2
     assert (world.got().payload, _end(world)) == (noise(5000), world.now + 60 * DAY)
 
 
-def test_a_renewal_that_crashes_before_its_write_leaves_a_longer_life_and_no_shorter_one(world: World) -> None:
+def test_a_renewal_that_crashes_before_its_write_leaves_a_longer_life_and_no_shorter_one(
+    world: World,
+) -> None:
     claim = world.claimed(**BODY)
     far, farther = world.now + 40 * DAY, world.now + 50 * DAY
     with FaultScript(world.client) as faults:
@@ -108,7 +122,9 @@ def test_a_renewal_that_crashes_before_its_write_leaves_a_longer_life_and_no_sho
 
 def test_the_renewal_of_a_missing_body_makes_none(world: World) -> None:
     claim = world.claimed(**BODY)
-    world.client.delete_item(TableName=TABLES.tasks, Key={"task_id": {"S": TASK_ID}, "kind": _body(world)["kind"]})
+    world.client.delete_item(
+        TableName=TABLES.tasks, Key={"task_id": {"S": TASK_ID}, "kind": _body(world)["kind"]}
+    )
     world.bury(claim, expires_at=None)
     assert not any(kind.startswith("B#") for kind in world.kinds())
 
@@ -116,6 +132,8 @@ def test_the_renewal_of_a_missing_body_makes_none(world: World) -> None:
 def test_a_large_result_ends_a_week_after_its_row(world: World) -> None:
     claim = world.claimed()
     end = world.now + DAY
-    world.store.complete(claim, world.succeeded(claim), Result(content=noise(3000)), now=world.now, expires_at=end)
+    world.store.complete(
+        claim, world.succeeded(claim), Result(content=noise(3000)), now=world.now, expires_at=end
+    )
     result = world.items(TABLES.tasks)[TASK_ID, f"R#{claim.claim_id}"]
     assert from_seconds(int(result[Attr.EXPIRES_AT]["N"])) == end + 7 * DAY

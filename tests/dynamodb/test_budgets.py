@@ -1,4 +1,6 @@
-"""The budgets of `benchmarks/cost.py`: every step within its own, and flat in history, payload and backlog."""
+"""The budgets of `benchmarks/cost.py`: every step within its own, and flat in history, payload and
+backlog.
+"""
 
 from typing import Any
 
@@ -37,7 +39,10 @@ def test_a_large_payload_is_paid_for_once(bench: Bench) -> None:
     assert life.writes is not None
     assert life.writes < 120
     steps = bench.steps(payload_of(100 * 1024), STACK)
-    assert over_budget({name: bill for name, bill in steps.items() if name not in CARRY_THE_BODY}) == []
+    assert (
+        over_budget({name: bill for name, bill in steps.items() if name not in CARRY_THE_BODY})
+        == []
+    )
 
 
 def test_a_first_try_success_costs_7_and_each_failure_before_it_7_more(bench: Bench) -> None:
@@ -64,7 +69,11 @@ def test_the_obvious_design_costs_on_paper_what_its_requests_would(moto: Engine)
 
 
 def test_the_obvious_design_takes_8_and_6_more_for_each_failure() -> None:
-    assert [obvious_life(payload_of(10), attempts, "").writes for attempts in (1, 2, 3)] == [8, 14, 20]
+    assert [obvious_life(payload_of(10), attempts, "").writes for attempts in (1, 2, 3)] == [
+        8,
+        14,
+        20,
+    ]
 
 
 def test_a_sweep_takes_the_same_requests_whatever_is_due_behind(moto: Engine) -> None:

@@ -1,4 +1,6 @@
-"""Payloads and results too large for an item go to S3, come back byte for byte, and live as long as their task."""
+"""Payloads and results too large for an item go to S3, come back byte for byte, and live as long as
+their task.
+"""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -28,7 +30,9 @@ class Checked:
         world.store = world.store_on(world.client, s3=self.s3, body_bucket=self.bucket)
 
     def stored(self) -> list[str]:
-        return sorted(each["Key"] for each in self.s3.list_objects_v2(Bucket=self.bucket).get("Contents", []))
+        return sorted(
+            each["Key"] for each in self.s3.list_objects_v2(Bucket=self.bucket).get("Contents", [])
+        )
 
     def put_at(self) -> datetime:
         """What the engine takes for the present moment."""
@@ -55,7 +59,11 @@ def test_a_payload_of_a_mebibyte_comes_back_byte_for_byte(checked: Checked) -> N
     world = checked.world
     claim = world.claimed(payload=LARGE, headers={"a": "b"}, payload_content_type="image/png")
     loaded = world.store.load(claim)
-    assert (loaded.payload, loaded.headers, loaded.payload_content_type) == (LARGE, {"a": "b"}, "image/png")
+    assert (loaded.payload, loaded.headers, loaded.payload_content_type) == (
+        LARGE,
+        {"a": "b"},
+        "image/png",
+    )
     assert (world.got().payload, len(checked.stored())) == (LARGE, 1)
     world.bury(claim)
     assert seen_dead(world).payload_size == MIB
@@ -65,7 +73,9 @@ def test_a_result_of_a_mebibyte_comes_back_byte_for_byte(checked: Checked) -> No
     world = checked.world
     claim = world.claimed()
     attempt = world.succeeded(claim, worker="w" * 200, unknown={"later": 1})
-    world.store.complete(claim, attempt, Result(content=LARGE), now=world.now, expires_at=world.now + HOUR)
+    world.store.complete(
+        claim, attempt, Result(content=LARGE), now=world.now, expires_at=world.now + HOUR
+    )
     assert (world.got().result, world.got().attempts) == (LARGE, (attempt,))
 
 
@@ -74,8 +84,12 @@ def test_what_compresses_enough_needs_no_bucket(checked: Checked) -> None:
     assert (checked.stored(), checked.world.got().payload) == ([], b"ab" * (MIB // 2))
 
 
-@pytest.mark.parametrize(("days", "lifetime"), [(0, "90d/"), (30, "90d/"), (31, "500d/"), (365, "500d/")])
-def test_an_object_stays_at_least_as_long_as_its_body(checked: Checked, days: int, lifetime: str) -> None:
+@pytest.mark.parametrize(
+    ("days", "lifetime"), [(0, "90d/"), (30, "90d/"), (31, "500d/"), (365, "500d/")]
+)
+def test_an_object_stays_at_least_as_long_as_its_body(
+    checked: Checked, days: int, lifetime: str
+) -> None:
     checked.world.submit(payload=LARGE, next_attempt_at=checked.world.now + days * DAY)
     assert [key.startswith(lifetime) for key in checked.stored()] == [True]
 
@@ -98,11 +112,18 @@ def test_a_renewed_body_moves_to_where_objects_stay_longer(checked: Checked) -> 
 def test_an_edit_may_bring_a_large_payload_and_a_small_one(checked: Checked) -> None:
     world = checked.world
     world.dead(payload=b"small")
-    world.store.redrive(seen_dead(world), Edit(payload=LARGE), now=world.now, op_id="a", shards=SHARDS)
+    world.store.redrive(
+        seen_dead(world), Edit(payload=LARGE), now=world.now, op_id="a", shards=SHARDS
+    )
     assert world.got().payload == LARGE
     world.bury(world.claim())
-    world.store.redrive(seen_dead(world), Edit(payload=b"small"), now=world.now, op_id="b", shards=SHARDS)
-    assert (world.got().payload, [key.split("/")[0] for key in checked.stored()]) == (b"small", ["90d"])
+    world.store.redrive(
+        seen_dead(world), Edit(payload=b"small"), now=world.now, op_id="b", shards=SHARDS
+    )
+    assert (world.got().payload, [key.split("/")[0] for key in checked.stored()]) == (
+        b"small",
+        ["90d"],
+    )
 
 
 def test_a_purge_takes_the_object_along(checked: Checked) -> None:
@@ -138,8 +159,12 @@ def test_a_bucket_that_does_not_exist_is_named_before_the_task_is_stored(world: 
 
 def test_smaller_payloads_go_to_the_bucket_when_asked_to(checked: Checked) -> None:
     world = checked.world
-    world.store = world.store_on(world.client, s3=checked.s3, body_bucket=checked.bucket, s3_above=10_000)
+    world.store = world.store_on(
+        world.client, s3=checked.s3, body_bucket=checked.bucket, s3_above=10_000
+    )
     claim = world.claimed(payload=noise(20_000))
     world.store.reschedule(claim, world.failed(claim), FAILURE, due_at=world.now)
-    body = next(item for (_, kind), item in world.items(TABLES.tasks).items() if kind.startswith("B#"))
+    body = next(
+        item for (_, kind), item in world.items(TABLES.tasks).items() if kind.startswith("B#")
+    )
     assert (Attr.PAYLOAD in body, world.got().payload) == (False, noise(20_000))

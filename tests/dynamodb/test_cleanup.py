@@ -17,7 +17,9 @@ STATE_KEY: dict[str, Any] = {"task_id": {"S": TASK_ID}, "kind": {"S": "T"}}
 
 
 def removed(row: Any, new: Any = None) -> dict[str, Any]:
-    """The record that the stream has of a row that TTL, a purge or a person removed, or that another one replaced."""
+    """The record that the stream has of a row that TTL, a purge or a person removed, or that
+    another one replaced.
+    """
     images = {"OldImage": row} if new is None else {"OldImage": row, "NewImage": new}
     return {
         "eventName": "REMOVE" if new is None else "MODIFY",
@@ -54,7 +56,9 @@ def test_a_row_that_was_removed_takes_its_history_and_its_body_along(anywhere: W
 def test_a_body_with_an_end_is_left_to_ttl_which_is_free(world: World) -> None:
     claim = world.claimed(payload=noise(3000))
     result = Result(content=noise(3000))
-    world.store.complete(claim, world.succeeded(claim), result, now=world.now, expires_at=world.now + HOUR)
+    world.store.complete(
+        claim, world.succeeded(claim), result, now=world.now, expires_at=world.now + HOUR
+    )
     row = expire(world)
 
     world.store.clean_up(removed(row))
@@ -65,12 +69,16 @@ def test_a_body_with_an_end_is_left_to_ttl_which_is_free(world: World) -> None:
 
 def test_a_result_kept_for_good_goes_with_its_row(world: World) -> None:
     claim = world.claimed()
-    world.store.complete(claim, world.succeeded(claim), Result(content=noise(3000)), now=world.now, expires_at=None)
+    world.store.complete(
+        claim, world.succeeded(claim), Result(content=noise(3000)), now=world.now, expires_at=None
+    )
     world.store.clean_up(removed(expire(world)))
     assert world.kinds() == []
 
 
-def test_a_new_life_under_the_same_id_takes_the_old_ones_history_away_and_keeps_its_own(world: World) -> None:
+def test_a_new_life_under_the_same_id_takes_the_old_ones_history_away_and_keeps_its_own(
+    world: World,
+) -> None:
     claim = world.claimed(payload=noise(3000))
     world.store.reschedule(claim, world.failed(claim), FAILURE, due_at=world.now)
     world.bury(world.claim(), expires_at=world.now + HOUR)
@@ -92,7 +100,9 @@ def test_a_new_life_under_the_same_id_takes_the_old_ones_history_away_and_keeps_
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_records_that_come_late_and_again_take_nothing_of_a_live_life(world: World, times: int) -> None:
+def test_records_that_come_late_and_again_take_nothing_of_a_live_life(
+    world: World, times: int
+) -> None:
     dead_after_failures(world, payload=noise(3000))
     old = expire(world)
     claim = world.claimed(payload=noise(5000))
@@ -122,7 +132,9 @@ def test_other_records_change_nothing(world: World) -> None:
 def test_a_row_that_cannot_be_read_keeps_everything(world: World) -> None:
     dead_after_failures(world, payload=noise(3000))
     old = world.row()
-    world.client.put_item(TableName=TABLES.tasks, Item={**old, "v": {"N": "2"}, "lf": {"S": "another"}})
+    world.client.put_item(
+        TableName=TABLES.tasks, Item={**old, "v": {"N": "2"}, "lf": {"S": "another"}}
+    )
     before = world.everything()
     world.store.clean_up(removed(old))
     assert world.everything() == before
@@ -143,15 +155,21 @@ def test_content_in_s3_that_stays_for_good_goes_with_its_row(anywhere: World) ->
     anywhere.dead(payload=noise(MIB))
     assert [key.split("/")[0] for key in checked.stored()] == ["90d", "keep"]
     anywhere.store.clean_up(removed(expire(anywhere)))
-    assert [key.split("/")[0] for key in checked.stored()] == ["90d"]  # which its lifecycle rule removes
+    assert [key.split("/")[0] for key in checked.stored()] == [
+        "90d"
+    ]  # which its lifecycle rule removes
     assert anywhere.kinds() == []
 
 
-def test_content_in_s3_goes_with_a_body_that_ttl_removed_and_not_while_a_row_names_it(world: World) -> None:
+def test_content_in_s3_goes_with_a_body_that_ttl_removed_and_not_while_a_row_names_it(
+    world: World,
+) -> None:
     checked = Checked(world)
     far = world.now + timedelta(days=600)
     world.dead(payload=noise(MIB), expires_at=far)
-    ((_, body),) = [each for each in world.items(TABLES.tasks).items() if each[0][1].startswith("B#")]
+    ((_, body),) = [
+        each for each in world.items(TABLES.tasks).items() if each[0][1].startswith("B#")
+    ]
     assert body["k"]["S"].startswith("keep/")
     before = checked.stored()
     world.store.clean_up(removed(body))
@@ -167,4 +185,7 @@ def test_a_purge_leaves_the_stream_nothing_to_do(world: World) -> None:
     world.store.purge(seen_dead(world), now=world.now, op_id="op")
     with FaultScript(world.client) as faults:
         world.store.clean_up(removed(row))
-    assert (world.kinds(), faults.count("BatchWriteItem")) == ([], 1)  # of the body, which costs nothing more
+    assert (world.kinds(), faults.count("BatchWriteItem")) == (
+        [],
+        1,
+    )  # of the body, which costs nothing more

@@ -15,8 +15,8 @@ START = datetime(2026, 7, 20, 12, 0, 0, 300_000, tzinfo=UTC)
 
 
 class Machine:
-    """A machine whose clock is off, and the true time that storage has. Each request takes `latency` seconds each
-    way.
+    """A machine whose clock is off, and the true time that storage has. Each request takes
+    `latency` seconds each way.
     """
 
     def __init__(self, offset: float = 0.0, *, drift: float = 0.0) -> None:
@@ -29,7 +29,9 @@ class Machine:
         self.clock = StorageClock(self, probe=self.request)
 
     def now(self) -> datetime:
-        return cut_to_millis(self.true() + timedelta(seconds=self.offset + self.passed * self.drift))
+        return cut_to_millis(
+            self.true() + timedelta(seconds=self.offset + self.passed * self.drift)
+        )
 
     def monotonic(self) -> float:
         return 1000.0 + (self.passed - self.frozen) * (1 + self.drift)
@@ -38,7 +40,9 @@ class Machine:
         return START + timedelta(seconds=self.passed)
 
     def freeze(self, seconds: float) -> None:
-        """The machine stands still, its monotonic clock too; its wall clock is right again afterwards."""
+        """The machine stands still, its monotonic clock too; its wall clock is right again
+        afterwards.
+        """
         self.passed += seconds
         self.frozen += seconds
 
@@ -75,14 +79,18 @@ class Unreachable(Machine):
 
 
 @pytest.mark.parametrize("offset", [600, -600, 3, -3, 86_400 * 365])
-def test_a_clock_that_is_off_is_right_to_within_two_seconds_from_the_first_answer_on(offset: float) -> None:
+def test_a_clock_that_is_off_is_right_to_within_two_seconds_from_the_first_answer_on(
+    offset: float,
+) -> None:
     machine = Machine(offset)
     assert machine.error() < 2
     assert machine.requests == 1
 
 
 class SlowAtFirst(Machine):
-    """A machine that stands still for a minute in the middle of its first request, while its clocks go on."""
+    """A machine that stands still for a minute in the middle of its first request, while its clocks
+    go on.
+    """
 
     def request(self) -> None:
         self.latency = 30 if self.requests == 0 else 0.02
@@ -141,7 +149,9 @@ def test_an_exact_clock_is_never_touched(pauses: list[float], latency: float) ->
         max_size=40,
     )
 )
-def test_whatever_the_machine_does_time_never_goes_back(happenings: list[tuple[str, float]]) -> None:
+def test_whatever_the_machine_does_time_never_goes_back(
+    happenings: list[tuple[str, float]],
+) -> None:
     machine = Machine()
     latest = machine.clock.now()
     for what, size in happenings:
@@ -157,7 +167,9 @@ def test_whatever_the_machine_does_time_never_goes_back(happenings: list[tuple[s
 
 
 @pytest.mark.parametrize("step", [600, -600, 0.3])
-def test_a_clock_that_is_set_is_held_against_storage_again_before_it_is_trusted(step: float) -> None:
+def test_a_clock_that_is_set_is_held_against_storage_again_before_it_is_trusted(
+    step: float,
+) -> None:
     machine = Machine()
     machine.request()
     machine.passed += 5
@@ -174,7 +186,9 @@ def test_a_machine_that_was_frozen_asks_again() -> None:
     assert machine.requests == 2
 
 
-def test_a_machine_whose_clocks_both_stood_still_is_late_until_the_next_answer_and_never_early() -> None:
+def test_a_machine_whose_clocks_both_stood_still_is_late_until_the_next_answer_and_never_early() -> (
+    None
+):
     machine = Machine()
     machine.request()
     machine.freeze(300)
@@ -243,7 +257,9 @@ def test_a_question_that_is_refused_is_answered_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("step", [600, -600])
-def test_a_clock_that_is_set_while_storage_is_out_of_reach_goes_on_by_the_time_that_has_passed(step: float) -> None:
+def test_a_clock_that_is_set_while_storage_is_out_of_reach_goes_on_by_the_time_that_has_passed(
+    step: float,
+) -> None:
     machine = Unreachable(20)
     machine.clock.now()
     machine.is_cut_off = True
@@ -289,7 +305,9 @@ def test_it_learns_from_the_answers_of_a_client(engine: Engine) -> None:
     create_tables(client, Tables("tasks", "dlq", "control", "audit"))
     machine = Machine(600)
     seen: list[object] = []
-    clock = StorageClock(machine, probe=lambda: seen.append(client.describe_table(TableName="tasks")))
+    clock = StorageClock(
+        machine, probe=lambda: seen.append(client.describe_table(TableName="tasks"))
+    )
     clock.listen_to(client)
     before, told, after = datetime.now(UTC), clock.now(), datetime.now(UTC)
     assert before - timedelta(seconds=2) < told < after + timedelta(seconds=2)

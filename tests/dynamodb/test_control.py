@@ -1,4 +1,6 @@
-"""Queue configuration in the control table: read seldom, read consistently, and not stopped by one bad item."""
+"""Queue configuration in the control table: read seldom, read consistently, and not stopped by one
+bad item.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -21,7 +23,8 @@ def declare(dynamo: Dynamo, queue: str = "billing", *, after: int = 0, **declare
 def put(dynamo: Dynamo, queue: str, **attributes: Any) -> None:
     """An item as a person's hand might leave it."""
     dynamo.engine.dynamodb.put_item(
-        TableName=dynamo.tables.control, Item={"pk": {"S": "queues"}, "sk": {"S": queue}, **attributes}
+        TableName=dynamo.tables.control,
+        Item={"pk": {"S": "queues"}, "sk": {"S": queue}, **attributes},
     )
 
 
@@ -30,13 +33,23 @@ GARBAGE: dict[str, dict[str, Any]] = {
     "not JSON": {"declared": {"S": "{"}, "file_defaults": {"S": "{}"}, "revision": {"N": "1"}},
     "a list": {"declared": {"S": "[]"}, "file_defaults": {"S": "{}"}, "revision": {"N": "1"}},
     "another type": {"declared": {"N": "1"}, "file_defaults": {"S": "{}"}, "revision": {"N": "1"}},
-    "no revision": {"declared": {"S": "{}"}, "file_defaults": {"S": "{}"}, "revision": {"S": "one"}},
-    "no number": {"declared": {"S": '{"index_shards":"many"}'}, "file_defaults": {"S": "{}"}, "revision": {"N": "1"}},
+    "no revision": {
+        "declared": {"S": "{}"},
+        "file_defaults": {"S": "{}"},
+        "revision": {"S": "one"},
+    },
+    "no number": {
+        "declared": {"S": '{"index_shards":"many"}'},
+        "file_defaults": {"S": "{}"},
+        "revision": {"N": "1"},
+    },
 }
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_an_item_that_nobody_can_read_stops_its_own_queue_only(on_dynamodb: Dynamo, garbage: str) -> None:
+def test_an_item_that_nobody_can_read_stops_its_own_queue_only(
+    on_dynamodb: Dynamo, garbage: str
+) -> None:
     declare(on_dynamodb, "billing")
     put(on_dynamodb, "broken", **GARBAGE[garbage])
     queues = on_dynamodb.queues()
@@ -98,9 +111,13 @@ def test_a_submitter_reads_its_own_queue_once_a_minute(on_dynamodb: Dynamo) -> N
     assert all(request.params["ConsistentRead"] for request in requests.requests)
 
 
-def test_what_a_sweep_has_read_in_the_same_process_serves_a_submitter_too(on_dynamodb: Dynamo) -> None:
+def test_what_a_sweep_has_read_in_the_same_process_serves_a_submitter_too(
+    on_dynamodb: Dynamo,
+) -> None:
     client = on_dynamodb.engine.dynamodb
-    queues = on_dynamodb.queues(client, fresh_for=FRESH_FOR_SWEEPS, submits_fresh_for=FRESH_FOR_SUBMITS)
+    queues = on_dynamodb.queues(
+        client, fresh_for=FRESH_FOR_SWEEPS, submits_fresh_for=FRESH_FOR_SUBMITS
+    )
     declare(on_dynamodb)
     with FaultScript(client) as requests:
         queues.settings("billing")
@@ -133,7 +150,9 @@ def test_a_submitter_hears_at_once_that_a_queue_stays_after_all(on_dynamodb: Dyn
 
 
 @pytest.mark.parametrize("garbage", GARBAGE)
-def test_a_submitter_is_told_of_an_item_that_nobody_can_read(on_dynamodb: Dynamo, garbage: str) -> None:
+def test_a_submitter_is_told_of_an_item_that_nobody_can_read(
+    on_dynamodb: Dynamo, garbage: str
+) -> None:
     put(on_dynamodb, "broken", **GARBAGE[garbage])
 
     with pytest.raises(CorruptItem, match="broken"):
@@ -195,7 +214,9 @@ def test_many_queues_are_read_page_by_page(on_dynamodb: Dynamo) -> None:
     assert set(on_dynamodb.queues().all()) == names
 
 
-def test_layers_too_large_for_an_item_are_refused_before_anything_is_written(on_dynamodb: Dynamo) -> None:
+def test_layers_too_large_for_an_item_are_refused_before_anything_is_written(
+    on_dynamodb: Dynamo,
+) -> None:
     with pytest.raises(ConfigInvalid, match=r"queues\.billing: is \d+ bytes in all"):
         declare(on_dynamodb, classification={"permanent": ["x" * 250] * 1300})
 
@@ -212,7 +233,9 @@ def test_a_write_whose_answer_is_lost_succeeds_once(on_dynamodb: Dynamo) -> None
     assert on_dynamodb.queues().settings("billing").revision == 1
 
 
-def test_each_step_of_a_deletion_succeeds_once_though_its_answer_is_lost(on_dynamodb: Dynamo) -> None:
+def test_each_step_of_a_deletion_succeeds_once_though_its_answer_is_lost(
+    on_dynamodb: Dynamo,
+) -> None:
     declare(on_dynamodb)
     client = on_dynamodb.engine.dynamodb
     queues, now = on_dynamodb.queues(client), on_dynamodb.clock.now()
@@ -239,8 +262,13 @@ def test_an_override_written_in_between_raises_the_shards_for_good(on_dynamodb: 
     client = on_dynamodb.engine.dynamodb
     rush = Override(layer={"index_shards": 16}, reason="a rush")
     with FaultScript(client) as faults:
-        faults.interleave(lambda: on_dynamodb.queues().put_override("billing", rush, expected_revision=0), "UpdateItem")
-        after = on_dynamodb.queues(client).put_declared("billing", {"index_shards": 3}, {}, expected_revision=1)
+        faults.interleave(
+            lambda: on_dynamodb.queues().put_override("billing", rush, expected_revision=0),
+            "UpdateItem",
+        )
+        after = on_dynamodb.queues(client).put_declared(
+            "billing", {"index_shards": 3}, {}, expected_revision=1
+        )
 
     assert (after.revision, after.override, after.shards_ever) == (2, rush, 16)
     assert on_dynamodb.queues().stored("billing") == after
@@ -251,7 +279,9 @@ def test_of_two_who_declare_a_new_queue_the_first_one_stays(on_dynamodb: Dynamo)
     with FaultScript(client) as faults:
         faults.interleave(lambda: declare(on_dynamodb, owner="faster"), "UpdateItem")
         with pytest.raises(ConfigConflict):
-            on_dynamodb.queues(client).put_declared("billing", {"owner": "slower"}, {}, expected_revision=0)
+            on_dynamodb.queues(client).put_declared(
+                "billing", {"owner": "slower"}, {}, expected_revision=0
+            )
 
     assert on_dynamodb.queues().settings("billing").owner == "faster"
 
@@ -262,12 +292,16 @@ def test_a_deploy_in_between_is_a_conflict_and_stays(on_dynamodb: Dynamo) -> Non
     with FaultScript(client) as faults:
         faults.interleave(lambda: declare(on_dynamodb, after=1, owner="faster"), "UpdateItem")
         with pytest.raises(ConfigConflict):
-            on_dynamodb.queues(client).put_declared("billing", {"owner": "slower"}, {}, expected_revision=1)
+            on_dynamodb.queues(client).put_declared(
+                "billing", {"owner": "slower"}, {}, expected_revision=1
+            )
 
     assert on_dynamodb.queues().settings("billing").owner == "faster"
 
 
-def test_a_deletion_that_begins_in_between_survives_an_override_and_a_pause(on_dynamodb: Dynamo) -> None:
+def test_a_deletion_that_begins_in_between_survives_an_override_and_a_pause(
+    on_dynamodb: Dynamo,
+) -> None:
     from rdq_core.config.stored import Override
 
     declare(on_dynamodb)
@@ -275,7 +309,9 @@ def test_a_deletion_that_begins_in_between_survives_an_override_and_a_pause(on_d
     began = on_dynamodb.clock.now()
     over = Override(layer={"retry": {"jitter": 0.5}}, reason="herd")
     with FaultScript(client) as faults:
-        faults.interleave(lambda: on_dynamodb.queues().begin_delete("billing", now=began), "UpdateItem")
+        faults.interleave(
+            lambda: on_dynamodb.queues().begin_delete("billing", now=began), "UpdateItem"
+        )
         on_dynamodb.queues(client).put_override("billing", over, expected_revision=0)
     on_dynamodb.queues().pause("billing", paused=True, now=began)
 
@@ -289,9 +325,12 @@ def test_a_pause_in_between_survives_a_deploy(on_dynamodb: Dynamo) -> None:
     client = on_dynamodb.engine.dynamodb
     with FaultScript(client) as faults:
         faults.interleave(
-            lambda: on_dynamodb.queues().pause("billing", paused=True, now=on_dynamodb.clock.now()), "UpdateItem"
+            lambda: on_dynamodb.queues().pause("billing", paused=True, now=on_dynamodb.clock.now()),
+            "UpdateItem",
         )
-        on_dynamodb.queues(client).put_declared("billing", {"owner": "team"}, {}, expected_revision=1)
+        on_dynamodb.queues(client).put_declared(
+            "billing", {"owner": "team"}, {}, expected_revision=1
+        )
 
     assert on_dynamodb.queues().settings("billing").paused
 
@@ -307,7 +346,9 @@ def test_without_an_answer_nothing_old_is_shown(on_dynamodb: Dynamo) -> None:
             queues.settings("billing")
 
 
-def test_a_program_that_submits_reads_its_queue_s_configuration_once_a_minute(on_dynamodb: Dynamo) -> None:
+def test_a_program_that_submits_reads_its_queue_s_configuration_once_a_minute(
+    on_dynamodb: Dynamo,
+) -> None:
     """A new queue takes tasks at once all the same."""
     client = on_dynamodb.engine.dynamodb
     declare(on_dynamodb)
@@ -321,6 +362,10 @@ def test_a_program_that_submits_reads_its_queue_s_configuration_once_a_minute(on
         declare(on_dynamodb, "email")
         rdq.submit("email", "mail", "in time")
 
-    reads = [request for request in requests.requests if request.params.get("TableName") == on_dynamodb.tables.control]
+    reads = [
+        request
+        for request in requests.requests
+        if request.params.get("TableName") == on_dynamodb.tables.control
+    ]
     keys = [request.params["Key"]["sk"]["S"] for request in reads if request.operation == "GetItem"]
     assert keys == ["billing", "email", "email"]

@@ -39,7 +39,8 @@ def test_a_verb_costs_what_the_design_allows(world: World, prepare: verbs.Prepar
     act = prepare(world)
     bill = Bill(world.client)
     act()
-    # ministack bills a failed condition nothing; DynamoDB bills what the write would have cost its table.
+    # ministack bills a failed condition nothing; DynamoDB bills what the write would have cost its
+    # table.
     expected = 0 if prepare is verbs.lost_claim else BUDGETS[prepare]
     assert (bill.units, bill.requests) == (expected, bill.requests)
 

@@ -32,12 +32,16 @@ class WorldOnTables(World):
         for definition in definitions(TABLES).values():
             client.create_table(**definition)
         self.requests = FaultScript(client)
-        dynamo = Dynamo(engine, self.clock, shards_ever=lambda queue: self.queues.settings(queue).shards_ever)
+        dynamo = Dynamo(
+            engine, self.clock, shards_ever=lambda queue: self.queues.settings(queue).shards_ever
+        )
         self.parts = replace(self.parts, store=dynamo.store(client))
         self.rdq = Rdq(parts=self.parts)
 
 
-def test_a_thousand_followers_of_one_key_cost_another_a_read_a_page_and_no_write(moto: Engine) -> None:
+def test_a_thousand_followers_of_one_key_cost_another_a_read_a_page_and_no_write(
+    moto: Engine,
+) -> None:
     world = WorldOnTables(moto, dispatch={"concurrency": 10, "batch_size": PAGE})
     until_b, b_started = Counter[str](), threading.Event()
 
@@ -57,10 +61,14 @@ def test_a_thousand_followers_of_one_key_cost_another_a_read_a_page_and_no_write
         report = world.sweep(SweepLimits(horizon=timedelta(0), linger=timedelta(0), max_tasks=2))
     assert report.completed == 2
     assert until_b["Query"] <= FOLLOWERS // PAGE + 1
-    assert {name: count for name, count in until_b.items() if name not in READS} == {"TransactWriteItems": 2}
+    assert {name: count for name, count in until_b.items() if name not in READS} == {
+        "TransactWriteItems": 2
+    }
 
 
-def test_followers_of_another_host_s_key_are_passed_over_without_a_request_each(moto: Engine) -> None:
+def test_followers_of_another_host_s_key_are_passed_over_without_a_request_each(
+    moto: Engine,
+) -> None:
     world = WorldOnTables(moto, dispatch={"concurrency": 10, "batch_size": PAGE})
     gate, a_runs = threading.Event(), threading.Event()
 
@@ -82,7 +90,9 @@ def test_followers_of_another_host_s_key_are_passed_over_without_a_request_each(
         report = world.sweep()
     gate.set()
     other.join(30)
-    writes = Counter(request.operation for request in world.requests.requests if request.operation not in READS)
+    writes = Counter(
+        request.operation for request in world.requests.requests if request.operation not in READS
+    )
     assert report.completed == 1
     assert writes["TransactWriteItems"] <= 2 + 1  # b's claim, and one that finds a's key busy
     assert world.requests.count() <= 20

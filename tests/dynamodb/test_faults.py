@@ -1,4 +1,6 @@
-"""Requests that get lost, refused or answered to nobody: a verb is carried out once, or says that it may have been."""
+"""Requests that get lost, refused or answered to nobody: a verb is carried out once, or says that
+it may have been.
+"""
 
 import contextlib
 from collections import Counter
@@ -30,7 +32,9 @@ PASSING: dict[str, tuple[Fault, ...]] = {
 
 
 class FirstTries:
-    """Meets every request's first tries with these faults in turn: what is sent again unchanged is the same request."""
+    """Meets every request's first tries with these faults in turn: what is sent again unchanged is
+    the same request.
+    """
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self._faults = faults
@@ -58,7 +62,9 @@ def test_faults_at_every_single_request_that_pass_change_nothing_in_the_end(
 
 
 @pytest.mark.parametrize("prepare", verbs.EVERY, ids=verbs.named)
-def test_a_process_that_dies_between_two_writes_leaves_the_task_whole(world: World, prepare: verbs.Prepare) -> None:
+def test_a_process_that_dies_between_two_writes_leaves_the_task_whole(
+    world: World, prepare: verbs.Prepare
+) -> None:
     before, after, requests = _ends_of(world, prepare)
     for nth in range(1, requests + 1):
         act = prepare(world.again())
@@ -66,11 +72,15 @@ def test_a_process_that_dies_between_two_writes_leaves_the_task_whole(world: Wor
             faults.lose_request(nth=nth, times=None)
             _let_fail(act)
         assert world.store.get(TASK_ID) in (before, after)
-        assert len(list(world.store.dead(QUEUE, limit=9).items)) == (world.store.dead_entry(TASK_ID) is not None)
+        assert len(list(world.store.dead(QUEUE, limit=9).items)) == (
+            world.store.dead_entry(TASK_ID) is not None
+        )
 
 
 @pytest.mark.parametrize("prepare", verbs.EVERY, ids=verbs.named)
-def test_a_verb_that_failed_at_any_request_can_be_asked_for_again(world: World, prepare: verbs.Prepare) -> None:
+def test_a_verb_that_failed_at_any_request_can_be_asked_for_again(
+    world: World, prepare: verbs.Prepare
+) -> None:
     _, after, requests = _ends_of(world, prepare)
     for nth in range(1, requests + 1):
         act = prepare(world.again())
@@ -117,15 +127,23 @@ def test_patience_ends_and_tells_that_nothing_happened(world: World) -> None:
 
 
 def damages_answer(_request: Request, send: Callable[[], Any]) -> Any:
-    """The request is carried out, and on its way back the answer is damaged, which its checksum shows."""
+    """The request is carried out, and on its way back the answer is damaged, which its checksum
+    shows.
+    """
     answer, error = send()
     answer[0].headers["x-amz-crc32"] = "1"
     return answer, error
 
 
-@pytest.mark.parametrize("first", [LosesAnswer(), damages_answer], ids=["answer lost", "answer damaged"])
-@pytest.mark.parametrize("last", [LosesRequest(), Rejects("ThrottlingException")], ids=["not sent", "throttled"])
-def test_what_became_of_tries_that_botocore_made_by_itself_is_known(world: World, first: Fault, last: Fault) -> None:
+@pytest.mark.parametrize(
+    "first", [LosesAnswer(), damages_answer], ids=["answer lost", "answer damaged"]
+)
+@pytest.mark.parametrize(
+    "last", [LosesRequest(), Rejects("ThrottlingException")], ids=["not sent", "throttled"]
+)
+def test_what_became_of_tries_that_botocore_made_by_itself_is_known(
+    world: World, first: Fault, last: Fault
+) -> None:
     client = world.engine.client("dynamodb", attempts=2)
     parts = connect(client, TABLES, clock=world.clock, sleeper=world.sleeper, events=Quiet())
     with FaultScript(client) as faults:
@@ -140,7 +158,8 @@ def test_what_became_of_tries_that_botocore_made_by_itself_is_known(world: World
 def test_a_try_of_somebody_else_in_between_leaves_no_doubt(world: World) -> None:
     client, another = (world.engine.client("dynamodb", attempts=2) for _ in range(2))
     parts, others = (
-        connect(each, TABLES, clock=world.clock, sleeper=world.sleeper, events=Quiet()) for each in (client, another)
+        connect(each, TABLES, clock=world.clock, sleeper=world.sleeper, events=Quiet())
+        for each in (client, another)
     )
 
     def submit_another() -> None:
@@ -160,6 +179,9 @@ def test_our_own_heartbeat_is_told_from_a_lost_lease(world: World) -> None:
     claim = world.claimed()
     with FaultScript(world.client) as faults:
         faults.lose_answer("UpdateItem")
-        faults.interleave(lambda: world.store.cancel(claim.task.id, now=world.now, op_id="x", expires_at=None), at=2)
+        faults.interleave(
+            lambda: world.store.cancel(claim.task.id, now=world.now, op_id="x", expires_at=None),
+            at=2,
+        )
         with pytest.raises(LeaseLost):
             world.store.heartbeat(claim, world.now + verbs.HOUR)

@@ -1,4 +1,6 @@
-"""Jobs on DynamoDB: requests that get lost, items that nobody can read, and what is kept for how long."""
+"""Jobs on DynamoDB: requests that get lost, items that nobody can read, and what is kept for how
+long.
+"""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -19,7 +21,11 @@ ENDED = over(a_job())
 
 DEEDS: dict[str, tuple[list[Deed], Deed, Job]] = {
     "create": ([], lambda jobs: jobs.create(a_job()), a_job()),
-    "replace": ([lambda jobs: jobs.create(a_job())], lambda jobs: jobs.replace(a_job(), ADVANCED), ADVANCED),
+    "replace": (
+        [lambda jobs: jobs.create(a_job())],
+        lambda jobs: jobs.replace(a_job(), ADVANCED),
+        ADVANCED,
+    ),
     "file": (
         [lambda jobs: jobs.create(a_job()), lambda jobs: jobs.replace(a_job(), ENDED)],
         lambda jobs: jobs.file(ENDED),
@@ -29,7 +35,9 @@ DEEDS: dict[str, tuple[list[Deed], Deed, Job]] = {
 
 
 @pytest.mark.parametrize("deed", DEEDS)
-@pytest.mark.parametrize("fault", [LosesRequest(), LosesAnswer()], ids=["request lost", "answer lost"])
+@pytest.mark.parametrize(
+    "fault", [LosesRequest(), LosesAnswer()], ids=["request lost", "answer lost"]
+)
 def test_one_hiccup_is_not_noticed(moto: Engine, deed: str, fault: Fault) -> None:
     before, do, after = DEEDS[deed]
     client, dynamo = moto.dynamodb, dynamo_on(moto)
@@ -43,10 +51,18 @@ def test_one_hiccup_is_not_noticed(moto: Engine, deed: str, fault: Fault) -> Non
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "nonsense", '{"id": 5}'])
-def test_a_job_that_cannot_be_read_is_left_as_it_is_and_hides_no_other(moto: Engine, text: str) -> None:
+def test_a_job_that_cannot_be_read_is_left_as_it_is_and_hides_no_other(
+    moto: Engine, text: str
+) -> None:
     jobs = dynamo_on(moto).jobs()
     jobs.create(a_job(SECOND))
-    item = {"pk": {"S": "jobs#open"}, "sk": {"S": FIRST}, "v": {"N": "1"}, "revision": {"N": "1"}, "job": {"S": text}}
+    item = {
+        "pk": {"S": "jobs#open"},
+        "sk": {"S": FIRST},
+        "v": {"N": "1"},
+        "revision": {"N": "1"},
+        "job": {"S": text},
+    }
     moto.dynamodb.put_item(TableName=TABLES.control, Item=item)
 
     assert list(jobs.open_jobs()) == [a_job(SECOND)]
@@ -59,7 +75,10 @@ def test_a_job_of_a_newer_rdq_is_left_to_it(moto: Engine) -> None:
     jobs.create(a_job())
     key = {"pk": {"S": "jobs#open"}, "sk": {"S": FIRST}}
     moto.dynamodb.update_item(
-        TableName=TABLES.control, Key=key, UpdateExpression="SET v = :v", ExpressionAttributeValues={":v": {"N": "2"}}
+        TableName=TABLES.control,
+        Key=key,
+        UpdateExpression="SET v = :v",
+        ExpressionAttributeValues={":v": {"N": "2"}},
     )
     with pytest.raises(CorruptItem, match="newer rdq"):
         jobs.get(FIRST)
@@ -72,7 +91,9 @@ def test_a_job_that_has_ended_is_kept_for_a_season_and_an_open_one_for_good(moto
     jobs.create(a_job(SECOND))
     jobs.replace(a_job(), ENDED)
     jobs.file(ENDED)
-    items = {item["sk"]["S"]: item for item in moto.dynamodb.scan(TableName=TABLES.control)["Items"]}
+    items = {
+        item["sk"]["S"]: item for item in moto.dynamodb.scan(TableName=TABLES.control)["Items"]
+    }
     assert ENDED.ended_at is not None
     ends_at = int((ENDED.ended_at + timedelta(days=90)).timestamp())
     assert items[FIRST]["expires_at"] == {"N": str(ends_at)}

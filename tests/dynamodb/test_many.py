@@ -1,4 +1,6 @@
-"""Submitting many to DynamoDB: few requests where the engine can, and the same answers whatever goes wrong."""
+"""Submitting many to DynamoDB: few requests where the engine can, and the same answers whatever
+goes wrong.
+"""
 
 from collections.abc import Sequence
 
@@ -34,7 +36,7 @@ def quick(ministack: Engine) -> World:
     return World(ministack)
 
 
-# -- few requests -----------------------------------------------------------------------------------------------------
+# -- few requests ----------------------------------------------------------------------------------
 
 
 @pytest.mark.ministack
@@ -47,21 +49,31 @@ def test_a_thousand_tasks_take_forty_requests(quick: World) -> None:
 
 
 @pytest.mark.ministack
-def test_an_inserted_row_costs_two_units_and_one_that_is_there_what_a_failed_condition_does(quick: World) -> None:
+def test_an_inserted_row_costs_two_units_and_one_that_is_there_what_a_failed_condition_does(
+    quick: World,
+) -> None:
     # ministack bills an insert without its index entry, so the meter has to tell.
     with Meter(quick.client) as meter:
         submit_many(quick, tasks(20, payload=b"x" * 200))
         assert (meter.operations, meter.write_units) == (["BatchExecuteStatement"], 40)
         meter.clear()
-        assert are_created(submit_many(quick, tasks(21, payload=b"x" * 200))) == [False] * 20 + [True]
-        assert (meter.operations, meter.write_units) == (["BatchExecuteStatement"] + ["PutItem"] * 20, 20 + 2 + 20)
+        assert are_created(submit_many(quick, tasks(21, payload=b"x" * 200))) == [False] * 20 + [
+            True
+        ]
+        assert (meter.operations, meter.write_units) == (
+            ["BatchExecuteStatement"] + ["PutItem"] * 20,
+            20 + 2 + 20,
+        )
 
 
 @pytest.mark.ministack
 def test_bodies_records_and_references_go_in_batches_before_their_rows(quick: World) -> None:
     with FaultScript(quick.client) as requests:
         submit_many(quick, tasks(25, payload=noise(3000)))
-    assert [request.operation for request in requests.requests] == ["BatchWriteItem", "BatchExecuteStatement"]
+    assert [request.operation for request in requests.requests] == [
+        "BatchWriteItem",
+        "BatchExecuteStatement",
+    ]
 
 
 def test_an_engine_that_cannot_insert_is_asked_once(world: World) -> None:
@@ -78,12 +90,16 @@ def test_a_role_that_may_not_insert_submits_all_the_same(quick: World) -> None:
     assert (faults.count("BatchExecuteStatement"), faults.count("PutItem")) == (1, 60)
 
 
-# -- what goes wrong --------------------------------------------------------------------------------------------------
+# -- what goes wrong -------------------------------------------------------------------------------
 
 
 @pytest.mark.ministack
-@pytest.mark.parametrize("code", ["ThrottlingException", "TransactionConflictException", "InternalServerError"])
-def test_one_refused_request_sends_its_own_rows_by_themselves_and_no_others(quick: World, code: str) -> None:
+@pytest.mark.parametrize(
+    "code", ["ThrottlingException", "TransactionConflictException", "InternalServerError"]
+)
+def test_one_refused_request_sends_its_own_rows_by_themselves_and_no_others(
+    quick: World, code: str
+) -> None:
     with FaultScript(quick.client) as faults:
         faults.reject(code, "BatchExecuteStatement")
         assert are_created(submit_many(quick, tasks(100))) == [True] * 100
@@ -104,21 +120,28 @@ def test_rows_whose_insert_was_carried_out_unheard_are_known_as_ours(quick: Worl
 
 
 @pytest.mark.ministack
-def test_a_row_that_somebody_else_has_put_meanwhile_is_theirs_and_nothing_of_ours_stays(quick: World) -> None:
+def test_a_row_that_somebody_else_has_put_meanwhile_is_theirs_and_nothing_of_ours_stays(
+    quick: World,
+) -> None:
     given = tasks(25, payload=noise(2000))
     with FaultScript(quick.client) as faults:
-        faults.interleave(lambda: quick.submit(given[3].id, payload=b"theirs"), "BatchExecuteStatement")
+        faults.interleave(
+            lambda: quick.submit(given[3].id, payload=b"theirs"), "BatchExecuteStatement"
+        )
         answers = submit_many(quick, given)
     assert are_created(answers) == [place != 3 for place in range(25)]
     assert quick.got(given[3].id).payload == b"theirs"
     assert quick.kinds(given[3].id) == ["T"]
 
 
-def test_bodies_that_were_left_unprocessed_are_sent_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bodies_that_were_left_unprocessed_are_sent_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given, batches = tasks(10, payload=noise(2000)), list[int]()
     whole = world.client.batch_write_item
 
-    def takes_four_at_a_time(RequestItems: dict[str, list[object]]) -> dict[str, object]:  # noqa: N803 - boto3's name
+    # boto3's name
+    def takes_four_at_a_time(RequestItems: dict[str, list[object]]) -> dict[str, object]:  # noqa: N803
         ((table, requests),) = RequestItems.items()
         batches.append(len(requests))
         whole(RequestItems={table: requests[:4]})
@@ -132,7 +155,9 @@ def test_bodies_that_were_left_unprocessed_are_sent_again(world: World, monkeypa
 
 @pytest.mark.parametrize("answer_lost", [False, True], ids=["request lost", "answer lost"])
 @pytest.mark.parametrize("nth", range(1, 8))
-def test_one_hiccup_at_any_request_is_not_noticed(anywhere: World, nth: int, answer_lost: bool) -> None:
+def test_one_hiccup_at_any_request_is_not_noticed(
+    anywhere: World, nth: int, answer_lost: bool
+) -> None:
     given = tasks(6, payload=noise(2000), target="order:1")
     with FaultScript(anywhere.client) as faults:
         if answer_lost:
@@ -144,7 +169,9 @@ def test_one_hiccup_at_any_request_is_not_noticed(anywhere: World, nth: int, ans
     assert [len(anywhere.kinds(task.id)) for task in given] == [2] * 6
 
 
-def test_after_storage_has_failed_the_rest_is_not_tried_and_all_of_it_can_be_repeated(world: World) -> None:
+def test_after_storage_has_failed_the_rest_is_not_tried_and_all_of_it_can_be_repeated(
+    world: World,
+) -> None:
     given = tasks(500)
     with FaultScript(world.client) as faults:
         faults.lose_request("PutItem", nth=30, times=None)

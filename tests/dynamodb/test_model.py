@@ -1,4 +1,6 @@
-"""Random lives, told to the store in memory and to DynamoDB's, with faults and time in between: both stay the same."""
+"""Random lives, told to the store in memory and to DynamoDB's, with faults and time in between:
+both stay the same.
+"""
 
 from collections import Counter
 from random import Random
@@ -22,7 +24,9 @@ def test_both_stores_stay_the_same_whatever_is_done_and_goes_wrong(
     moto: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, counts = moto.dynamodb, Counter[str]()
-    monkeypatch.setattr("rdq_core.stores.dynamodb.transact.MAX_TRIES", 2)  # who dies has no need of patience
+    monkeypatch.setattr(
+        "rdq_core.stores.dynamodb.transact.MAX_TRIES", 2
+    )  # who dies has no need of patience
 
     @settings(
         max_examples=EXAMPLES,
@@ -46,7 +50,9 @@ def test_both_stores_stay_the_same_whatever_is_done_and_goes_wrong(
 
 
 def step(twins: Twins, dice: Random) -> None:
-    """One thing happens to one task. Dice choose it: hypothesis likes its examples small, and lives end late."""
+    """One thing happens to one task. Dice choose it: hypothesis likes its examples small, and lives
+    end late.
+    """
     twins.clock.advance(dice.choice(TIMES))
     task_id = dice.choice(IDS)
     is_odd = dice.randrange(16) == 0

@@ -1,4 +1,6 @@
-"""Odd items: edited by hand, written by a newer rdq, outdated, expired. They are set aside and harm nobody else."""
+"""Odd items: edited by hand, written by a newer rdq, outdated, expired. They are set aside and harm
+nobody else.
+"""
 
 import zlib
 from collections.abc import Mapping
@@ -25,9 +27,13 @@ from tests.dynamodb.world import FAILURE, LEASE, QUEUE, SHARDS, TABLES, TASK_ID,
 from tests.fuzzing.mutation import BOMB
 
 
-def _edit(world: World, changes: Mapping[str, Any], kind: str = "T", table: str = TABLES.tasks) -> None:
+def _edit(
+    world: World, changes: Mapping[str, Any], kind: str = "T", table: str = TABLES.tasks
+) -> None:
     item = {**world.items(table)[TASK_ID, kind], **changes}
-    world.client.put_item(TableName=table, Item={name: value for name, value in item.items() if value is not None})
+    world.client.put_item(
+        TableName=table, Item={name: value for name, value in item.items() if value is not None}
+    )
 
 
 DAMAGE: dict[str, dict[str, Any]] = {
@@ -77,7 +83,8 @@ def test_unreadable_rows_at_the_head_of_a_shard_do_not_hide_what_is_behind(world
         world.submit(task_id)
         item = world.items(TABLES.tasks)[task_id, "T"]
         world.client.put_item(
-            TableName=TABLES.tasks, Item={**item, Attr.STATUS: {"S": "?"}, Attr.DUE_AT: {"N": "-1.5"}}
+            TableName=TABLES.tasks,
+            Item={**item, Attr.STATUS: {"S": "?"}, Attr.DUE_AT: {"N": "-1.5"}},
         )
     world.submit(encode_id(50))
     found = []
@@ -92,8 +99,12 @@ def test_unreadable_rows_at_the_head_of_a_shard_do_not_hide_what_is_behind(world
     assert sorted(found) == sorted([*ids, encode_id(50)])
 
 
-@pytest.mark.parametrize("changes", [{Attr.META: {"B": b"{"}}, {Attr.META: {"B": b"[1]"}}, {Attr.PAYLOAD: {"S": "x"}}])
-def test_a_damaged_body_in_the_row_is_found_when_it_is_loaded(world: World, changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "changes", [{Attr.META: {"B": b"{"}}, {Attr.META: {"B": b"[1]"}}, {Attr.PAYLOAD: {"S": "x"}}]
+)
+def test_a_damaged_body_in_the_row_is_found_when_it_is_loaded(
+    world: World, changes: dict[str, Any]
+) -> None:
     world.submit(payload=b"x")
     _edit(world, changes)
     claim = world.claim()
@@ -106,7 +117,9 @@ def test_a_damaged_body_in_the_row_is_found_when_it_is_loaded(world: World, chan
 def test_a_missing_body_is_told_and_never_an_empty_payload(world: World) -> None:
     claim = world.claimed(payload=noise(5000))
     body = next(kind for kind in world.kinds() if kind.startswith("B#"))
-    world.client.delete_item(TableName=TABLES.tasks, Key={"task_id": {"S": TASK_ID}, "kind": {"S": body}})
+    world.client.delete_item(
+        TableName=TABLES.tasks, Key={"task_id": {"S": TASK_ID}, "kind": {"S": body}}
+    )
     with pytest.raises(CorruptItem, match="body"):
         world.store.load(claim)
     with pytest.raises(CorruptItem, match="body"):
@@ -125,7 +138,9 @@ def test_a_history_with_a_hole_is_told_and_never_shown_shortened(world: World) -
     claim = world.claimed()
     world.store.reschedule(claim, world.failed(claim), FAILURE, due_at=world.now)
     record = next(kind for kind in world.kinds() if kind.startswith("A#"))
-    world.client.delete_item(TableName=TABLES.dlq, Key={"task_id": {"S": TASK_ID}, "kind": {"S": record}})
+    world.client.delete_item(
+        TableName=TABLES.dlq, Key={"task_id": {"S": TASK_ID}, "kind": {"S": record}}
+    )
     with pytest.raises(CorruptItem, match="history"):
         world.store.get(TASK_ID)
     assert world.claim().attempt_no == 2
@@ -166,7 +181,12 @@ def test_candidates_that_are_gone_or_outdated_are_lost_claims(world: World) -> N
     seen = world.candidate()
     world.store.cancel(TASK_ID, now=world.now, op_id="op", expires_at=None)
     gone = Candidate(
-        task_id=encode_id(99), queue=QUEUE, due_at=world.now, status=Status.PENDING, fencing_token=1, handler_ref="h"
+        task_id=encode_id(99),
+        queue=QUEUE,
+        due_at=world.now,
+        status=Status.PENDING,
+        fencing_token=1,
+        handler_ref="h",
     )
     assert [world.store.claim(each, world.grant()) for each in (seen, gone)] == [None, None]
     assert [world.store.lapsed(each, now=world.now) for each in (seen, gone)] == [None, None]
@@ -251,7 +271,9 @@ def _bury_many(world: World, numbers: range) -> list[str]:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 100])
-def test_pages_neither_skip_nor_repeat_while_entries_of_the_same_time_arrive(anywhere: World, limit: int) -> None:
+def test_pages_neither_skip_nor_repeat_while_entries_of_the_same_time_arrive(
+    anywhere: World, limit: int
+) -> None:
     stay = _bury_many(anywhere, range(100, 160, 2))
     listed: list[str] = []
     page = anywhere.store.dead(QUEUE, limit=limit)
@@ -275,7 +297,9 @@ def test_entries_come_in_the_order_of_their_deaths_over_all_shards(world: World)
     assert (deaths, len(deaths)) == (sorted(deaths), 12)
 
 
-def test_counting_stops_at_its_bound_and_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counting_stops_at_its_bound_and_says_so(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reading, "MOST_COUNTED", 5)
     for number in range(30):
         world.submit(encode_id(number))
@@ -310,7 +334,9 @@ def edit_by_hand(world: World, table: str, key: dict[str, Any], **number: str) -
 
 @pytest.mark.parametrize("dead_at", ["1.5", "-1E-130", "1E+125"])
 @pytest.mark.parametrize("limit", [1, 10])
-def test_an_entry_with_no_whole_number_as_its_time_stops_no_list(world: World, dead_at: str, limit: int) -> None:
+def test_an_entry_with_no_whole_number_as_its_time_stops_no_list(
+    world: World, dead_at: str, limit: int
+) -> None:
     first, odd, last = (encode_id(number) for number in (1, 2, 3))
     for task_id in (first, odd, last):
         world.dead(task_id)
@@ -324,7 +350,9 @@ def test_an_entry_with_no_whole_number_as_its_time_stops_no_list(world: World, d
 
 
 @pytest.mark.parametrize("due_at", ["1.5", "-1", "1E+125"])
-def test_a_row_with_no_time_as_its_due_time_is_counted_and_stops_no_count(world: World, due_at: str) -> None:
+def test_a_row_with_no_time_as_its_due_time_is_counted_and_stops_no_count(
+    world: World, due_at: str
+) -> None:
     odd, good = encode_id(1), encode_id(2)
     world.submit(odd)
     world.submit(good)

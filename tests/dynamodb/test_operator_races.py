@@ -1,4 +1,6 @@
-"""Submits, cancels, redrives and purges of one task at once: each acts on what it has seen, and knows its own doing."""
+"""Submits, cancels, redrives and purges of one task at once: each acts on what it has seen, and
+knows its own doing.
+"""
 
 from typing import Any
 
@@ -24,7 +26,9 @@ def test_two_submits_of_one_id_store_one_task_and_leave_nothing_of_the_other(wor
     assert [kind[:2] for kind in world.kinds()] == ["B#", "T"]
 
 
-def test_our_own_submit_is_recognised_even_when_the_task_has_been_claimed_since(world: World) -> None:
+def test_our_own_submit_is_recognised_even_when_the_task_has_been_claimed_since(
+    world: World,
+) -> None:
     with FaultScript(world.client) as faults:
         faults.lose_answer("PutItem")
         faults.interleave(world.claim, "PutItem", at=2)
@@ -37,9 +41,14 @@ def test_a_submit_that_may_yet_arrive_keeps_the_body_that_it_would_name(world: W
     with FaultScript(world.client) as faults:
         faults.lose_request("PutItem", nth=3, error=ReadTimeoutError)
         faults.interleave(lambda: world.submit(payload=noise(2000)), "PutItem", at=4)
-        world.store.submit(a_task(payload=noise(3000), attempts=(a_failed_attempt(1, world.now, None),)), shards=SHARDS)
+        world.store.submit(
+            a_task(payload=noise(3000), attempts=(a_failed_attempt(1, world.now, None),)),
+            shards=SHARDS,
+        )
         late += [request.params for request in faults.requests if request.operation == "PutItem"]
-    world.client.delete_item(TableName=TABLES.tasks, Key={"task_id": {"S": TASK_ID}, "kind": {"S": "T"}})
+    world.client.delete_item(
+        TableName=TABLES.tasks, Key={"task_id": {"S": TASK_ID}, "kind": {"S": "T"}}
+    )
     world.client.put_item(**late[2])
     assert (world.got().payload, len(world.got().attempts)) == (noise(3000), 1)
 
@@ -68,7 +77,9 @@ def test_a_redrive_acts_on_the_death_it_has_seen_and_no_other(world: World) -> N
     world.bury(world.claim())
     before = world.everything()
     with pytest.raises(TaskConflict):
-        world.store.redrive(entry, Edit(payload=noise(3000)), now=world.now, op_id="second", shards=SHARDS)
+        world.store.redrive(
+            entry, Edit(payload=noise(3000)), now=world.now, op_id="second", shards=SHARDS
+        )
     with pytest.raises(TaskConflict):
         world.store.purge(entry, now=world.now, op_id="third")
     assert world.everything() == before
@@ -104,7 +115,9 @@ def test_a_purge_after_another_purge_has_found_nothing_to_do(world: World) -> No
     world.dead()
     entry = seen_dead(world)
     with FaultScript(world.client) as faults:
-        faults.interleave(lambda: world.store.purge(entry, now=world.now, op_id="a"), "TransactWriteItems")
+        faults.interleave(
+            lambda: world.store.purge(entry, now=world.now, op_id="a"), "TransactWriteItems"
+        )
         world.store.purge(entry, now=world.now, op_id="b")
     assert world.kinds() == []
 
@@ -123,12 +136,16 @@ def test_a_task_read_while_it_moves_on_is_read_again(world: World) -> None:
     edit = Edit(payload=noise(6000))
     with FaultScript(world.client) as faults:
         faults.interleave(
-            lambda: world.store.redrive(entry, edit, now=world.now, op_id="op", shards=SHARDS), "GetItem", at=2
+            lambda: world.store.redrive(entry, edit, now=world.now, op_id="op", shards=SHARDS),
+            "GetItem",
+            at=2,
         )
         assert world.got().payload == noise(6000)
 
 
-def test_a_submit_of_a_task_that_is_purged_while_it_is_answered_says_that_it_may_be_repeated(world: World) -> None:
+def test_a_submit_of_a_task_that_is_purged_while_it_is_answered_says_that_it_may_be_repeated(
+    world: World,
+) -> None:
     world.dead()
     entry = seen_dead(world)
     with FaultScript(world.client) as faults:
@@ -138,12 +155,16 @@ def test_a_submit_of_a_task_that_is_purged_while_it_is_answered_says_that_it_may
     assert world.submit().status is Status.PENDING
 
 
-def test_a_submit_of_a_task_that_moves_on_while_it_is_answered_gets_it_as_it_is_now(world: World) -> None:
+def test_a_submit_of_a_task_that_moves_on_while_it_is_answered_gets_it_as_it_is_now(
+    world: World,
+) -> None:
     world.dead(payload=noise(5000))
     entry, edit = seen_dead(world), Edit(payload=noise(6000))
     with FaultScript(world.client) as faults:
         faults.interleave(
-            lambda: world.store.redrive(entry, edit, now=world.now, op_id="op", shards=SHARDS), "Query", at=1
+            lambda: world.store.redrive(entry, edit, now=world.now, op_id="op", shards=SHARDS),
+            "Query",
+            at=1,
         )
         faults.interleave(lambda: _remove_bodies_but(world, edit), "GetItem", at=1)
         assert world.submit().payload == noise(6000)
@@ -153,7 +174,9 @@ def _remove_bodies_but(world: World, edit: Edit) -> None:
     """What time to live does to the body that a redrive has replaced, at the earliest."""
     for (task_id, kind), item in world.items(TABLES.tasks).items():
         if kind.startswith("B#") and item["p"]["B"] != edit.payload:
-            world.client.delete_item(TableName=TABLES.tasks, Key={"task_id": {"S": task_id}, "kind": {"S": kind}})
+            world.client.delete_item(
+                TableName=TABLES.tasks, Key={"task_id": {"S": task_id}, "kind": {"S": kind}}
+            )
 
 
 def test_a_cancel_of_a_task_that_is_gone_before_it_is_answered_has_happened(world: World) -> None:
@@ -176,7 +199,9 @@ def test_a_cancel_lets_the_body_of_an_edit_that_came_in_between_live_as_long_as_
 
     with FaultScript(world.client) as faults:
         faults.interleave(dies_and_is_edited, "GetItem", when="after")
-        task = world.store.cancel(TASK_ID, now=world.now, op_id="op", expires_at=world.now + 3000 * HOUR)
+        task = world.store.cancel(
+            TASK_ID, now=world.now, op_id="op", expires_at=world.now + 3000 * HOUR
+        )
     body = world.items(TABLES.tasks)[TASK_ID, f"B#{world.row()['b']['S']}"]
     assert (task.status, task.payload) == (Status.CANCELLED, edit.payload)
     assert int(body["expires_at"]["N"]) >= int(world.row()["expires_at"]["N"])
@@ -193,12 +218,19 @@ def test_a_cancel_gives_up_on_a_task_that_is_edited_each_time_it_looks(world: Wo
 
     with FaultScript(world.client) as faults:
         for at in range(1, 9):
-            faults.interleave(is_edited, "UpdateItem", at=at, where=lambda request: ":in_flight" in str(request.params))
+            faults.interleave(
+                is_edited,
+                "UpdateItem",
+                at=at,
+                where=lambda request: ":in_flight" in str(request.params),
+            )
         with pytest.raises(TaskConflict, match="again"):
             world.store.cancel(TASK_ID, now=world.now, op_id="op", expires_at=world.now + HOUR)
 
 
-def test_a_repeated_cancel_leaves_the_task_alone_that_has_come_under_the_same_id(world: World) -> None:
+def test_a_repeated_cancel_leaves_the_task_alone_that_has_come_under_the_same_id(
+    world: World,
+) -> None:
     world.submit(target=ORDER.value)
 
     def is_forgotten_and_submitted_again() -> None:
@@ -218,7 +250,9 @@ def _remove_all(world: World) -> None:
     """What time to live and the clean-up after it do to a task whose retention is over."""
     for table in (TABLES.tasks, TABLES.dlq):
         for task_id, kind in world.items(table):
-            world.client.delete_item(TableName=table, Key={"task_id": {"S": task_id}, "kind": {"S": kind}})
+            world.client.delete_item(
+                TableName=table, Key={"task_id": {"S": task_id}, "kind": {"S": kind}}
+            )
 
 
 def test_a_redrive_whose_answer_cannot_be_read_says_that_it_may_have_happened(world: World) -> None:

@@ -1,4 +1,6 @@
-"""Transactional submit: the business write and the task together or not at all, and who it was that said no."""
+"""Transactional submit: the business write and the task together or not at all, and who it was that
+said no.
+"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -31,7 +33,13 @@ def prepare(world: World, **fields: Any) -> Prepared:
 def put_order(world: World, order_id: str = "17") -> dict[str, Any]:
     """The application's write: an order that isn't there yet."""
     item = {"pk": {"S": order_id}, "sk": {"S": "order"}}
-    return {"Put": {"TableName": ORDERS, "Item": item, "ConditionExpression": "attribute_not_exists(pk)"}}
+    return {
+        "Put": {
+            "TableName": ORDERS,
+            "Item": item,
+            "ConditionExpression": "attribute_not_exists(pk)",
+        }
+    }
 
 
 def orders(world: World) -> int:
@@ -56,12 +64,16 @@ def anywhere(anywhere: World) -> World:
     return anywhere
 
 
-# -- together ---------------------------------------------------------------------------------------------------------
+# -- together --------------------------------------------------------------------------------------
 
 
 @SIZES
-def test_the_task_is_there_once_the_transaction_is_committed_and_not_before(anywhere: World, size: int) -> None:
-    prepared = prepare(anywhere, payload=noise(size), headers={"a": "b"}, target="order:1", requested_by="ann")
+def test_the_task_is_there_once_the_transaction_is_committed_and_not_before(
+    anywhere: World, size: int
+) -> None:
+    prepared = prepare(
+        anywhere, payload=noise(size), headers={"a": "b"}, target="order:1", requested_by="ann"
+    )
     assert (anywhere.store.get(TASK_ID), anywhere.due()) == (None, [])
 
     commit(anywhere, prepared, put_order(anywhere))
@@ -101,11 +113,13 @@ def test_an_id_is_free_for_a_prepared_task_when_its_retention_is_over(anywhere: 
     assert (anywhere.got().payload, anywhere.got().attempts) == (b"new", ())
 
 
-# -- or not at all ----------------------------------------------------------------------------------------------------
+# -- or not at all ---------------------------------------------------------------------------------
 
 
 @SIZES
-def test_a_condition_of_the_callers_own_keeps_the_task_out_and_is_named(anywhere: World, size: int) -> None:
+def test_a_condition_of_the_callers_own_keeps_the_task_out_and_is_named(
+    anywhere: World, size: int
+) -> None:
     anywhere.client.put_item(TableName=ORDERS, Item=put_order(anywhere)["Put"]["Item"])
     prepared = prepare(anywhere, payload=noise(size), target="order:1")
     with pytest.raises(ClientError) as failed:
@@ -116,14 +130,19 @@ def test_a_condition_of_the_callers_own_keeps_the_task_out_and_is_named(anywhere
 
 
 @SIZES
-def test_a_task_that_is_there_already_is_named_and_the_order_is_not_written(anywhere: World, size: int) -> None:
+def test_a_task_that_is_there_already_is_named_and_the_order_is_not_written(
+    anywhere: World, size: int
+) -> None:
     anywhere.claimed(payload=b"first")
     before = anywhere.everything()
     prepared = prepare(anywhere, payload=noise(size), target="order:1")
     with pytest.raises(ClientError) as failed:
         commit(anywhere, prepared, put_order(anywhere))
     explained = prepared.explain(failed.value)
-    assert (explained.why, explained.receipt) == (Why.ALREADY_SUBMITTED, Receipt(TASK_ID, QUEUE, created=False))
+    assert (explained.why, explained.receipt) == (
+        Why.ALREADY_SUBMITTED,
+        Receipt(TASK_ID, QUEUE, created=False),
+    )
     assert (anywhere.everything(), anywhere.control(), orders(anywhere)) == (before, [], 0)
 
 
@@ -133,8 +152,12 @@ def test_an_id_of_another_queue_is_a_conflict(anywhere: World) -> None:
     assert (why(anywhere, prepared, put_order(anywhere)), orders(anywhere)) == (Why.CONFLICT, 0)
 
 
-@pytest.mark.parametrize("reference", [ORDER, Reference(ReferenceKind.REQUESTED_BY, "ann")], ids=["target", "by"])
-def test_what_was_forgotten_since_it_was_prepared_is_not_committed(anywhere: World, reference: Reference) -> None:
+@pytest.mark.parametrize(
+    "reference", [ORDER, Reference(ReferenceKind.REQUESTED_BY, "ann")], ids=["target", "by"]
+)
+def test_what_was_forgotten_since_it_was_prepared_is_not_committed(
+    anywhere: World, reference: Reference
+) -> None:
     prepared = prepare(anywhere, payload=noise(2000), target="order:1", requested_by="ann")
     anywhere.store.forget(reference, now=anywhere.now)
     assert (why(anywhere, prepared, put_order(anywhere)), orders(anywhere)) == (Why.FORGOTTEN, 0)
@@ -147,7 +170,7 @@ def test_what_was_forgotten_long_before_is_new_business(anywhere: World) -> None
     assert anywhere.claim().task.id == TASK_ID
 
 
-# -- when answers are lost --------------------------------------------------------------------------------------------
+# -- when answers are lost -------------------------------------------------------------------------
 
 
 def test_a_commit_that_is_sent_again_after_its_answer_was_lost_is_ours(world: World) -> None:
@@ -162,7 +185,9 @@ def test_a_commit_that_is_sent_again_after_its_answer_was_lost_is_ours(world: Wo
 
 
 @pytest.mark.parametrize("answer_lost", [False, True], ids=["request lost", "answer lost"])
-def test_without_an_answer_the_row_says_whether_it_was_committed(anywhere: World, answer_lost: bool) -> None:
+def test_without_an_answer_the_row_says_whether_it_was_committed(
+    anywhere: World, answer_lost: bool
+) -> None:
     prepared = prepare(anywhere)
     with FaultScript(anywhere.client) as faults:
         if answer_lost:
@@ -187,7 +212,9 @@ def test_without_an_answer_the_row_says_whether_it_was_committed(anywhere: World
         ("TransactionCanceledException", ("ConditionalCheckFailed", None), Why.YOURS),
     ],
 )
-def test_other_refusals_are_told_apart(world: World, code: str, reasons: tuple[str | None, ...], expected: Why) -> None:
+def test_other_refusals_are_told_apart(
+    world: World, code: str, reasons: tuple[str | None, ...], expected: Why
+) -> None:
     prepared = prepare(world)
     with FaultScript(world.client) as faults:
         faults.reject(code, "TransactWriteItems", times=None, reasons=reasons)
@@ -204,7 +231,7 @@ def test_explanations_have_no_payload_and_no_requester_in_them(world: World) -> 
     assert "ann@" not in said
 
 
-# -- what is left, and for how long -----------------------------------------------------------------------------------
+# -- what is left, and for how long ----------------------------------------------------------------
 
 
 def test_items_are_refused_when_five_minutes_are_over(world: World) -> None:
@@ -246,7 +273,9 @@ def test_of_two_prepared_submits_of_one_key_one_commits(anywhere: World) -> None
 
 def test_a_prepared_task_for_later_is_due_then(world: World) -> None:
     later = world.now + timedelta(days=300)
-    prepared = world.store.prepare(replace(a_task(payload=noise(2000)), next_attempt_at=later), shards=SHARDS)
+    prepared = world.store.prepare(
+        replace(a_task(payload=noise(2000)), next_attempt_at=later), shards=SHARDS
+    )
     commit(world, prepared)
     assert world.got().next_attempt_at == later
     world.clock.advance(timedelta(days=300))

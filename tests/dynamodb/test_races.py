@@ -1,4 +1,6 @@
-"""Late writers and zombies between any two writes: their records never become history, and our own are recognised."""
+"""Late writers and zombies between any two writes: their records never become history, and our own
+are recognised.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +21,9 @@ Settle = Callable[[World, Claim], None]
 
 def _complete(world: World, claim: Claim) -> None:
     attempt = world.succeeded(claim)
-    world.store.complete(claim, attempt, Result(content=noise(3000)), now=world.now, expires_at=world.now + HOUR)
+    world.store.complete(
+        claim, attempt, Result(content=noise(3000)), now=world.now, expires_at=world.now + HOUR
+    )
 
 
 def _reschedule(world: World, claim: Claim) -> None:
@@ -28,7 +32,12 @@ def _reschedule(world: World, claim: Claim) -> None:
 
 def _dead_letter(world: World, claim: Claim) -> None:
     world.store.dead_letter(
-        claim, world.failed(claim, worker="zombie"), FAILURE, now=world.now, fingerprint="v1:z", expires_at=None
+        claim,
+        world.failed(claim, worker="zombie"),
+        FAILURE,
+        now=world.now,
+        fingerprint="v1:z",
+        expires_at=None,
     )
 
 
@@ -54,7 +63,9 @@ def _publishes(world: World, kinds: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("settle", SETTLING)
-def test_a_zombie_that_wakes_up_between_two_writes_of_its_own_changes_nothing(world: World, settle: Settle) -> None:
+def test_a_zombie_that_wakes_up_between_two_writes_of_its_own_changes_nothing(
+    world: World, settle: Settle
+) -> None:
     claim = world.claimed()
     with FaultScript(world.client) as faults:
         deciding = "TransactWriteItems" if settle is _dead_letter else "UpdateItem"
@@ -62,13 +73,18 @@ def test_a_zombie_that_wakes_up_between_two_writes_of_its_own_changes_nothing(wo
         with pytest.raises(LeaseLost):
             settle(world, claim)
     task = world.got()
-    assert (task.status, [attempt.worker for attempt in task.attempts]) == (Status.IN_FLIGHT, ["host:1"])
+    assert (task.status, [attempt.worker for attempt in task.attempts]) == (
+        Status.IN_FLIGHT,
+        ["host:1"],
+    )
     assert _publishes(world, world.kinds())
     assert not any(kind.startswith("R#") for kind in world.kinds())
 
 
 @pytest.mark.parametrize("settle", SETTLING)
-def test_a_zombie_long_after_its_reclaim_leaves_a_longer_history_alone(world: World, settle: Settle) -> None:
+def test_a_zombie_long_after_its_reclaim_leaves_a_longer_history_alone(
+    world: World, settle: Settle
+) -> None:
     zombie = world.claimed()
     _reschedule(world, _reclaim(world))
     before = world.everything()
@@ -78,7 +94,9 @@ def test_a_zombie_long_after_its_reclaim_leaves_a_longer_history_alone(world: Wo
 
 
 @pytest.mark.parametrize("settle", SETTLING)
-def test_a_settling_whose_answer_is_lost_is_ours_even_after_others_went_on(world: World, settle: Settle) -> None:
+def test_a_settling_whose_answer_is_lost_is_ours_even_after_others_went_on(
+    world: World, settle: Settle
+) -> None:
     claim = world.claimed()
     with FaultScript(world.client) as faults:
         deciding = "TransactWriteItems" if settle is _dead_letter else "UpdateItem"
@@ -96,7 +114,9 @@ def _go_on(world: World) -> None:
         world.store.claim(candidate, world.grant())
 
 
-def test_a_reschedule_is_ours_even_after_another_claim_was_settled_over_its_marks(world: World) -> None:
+def test_a_reschedule_is_ours_even_after_another_claim_was_settled_over_its_marks(
+    world: World,
+) -> None:
     claim = world.claimed()
     with FaultScript(world.client) as faults:
         faults.lose_answer("UpdateItem")
@@ -132,13 +152,17 @@ def test_a_reclaim_that_came_second_leaves_no_record(world: World) -> None:
     world.claimed()
     lapsed = world.lapse()
     with FaultScript(world.client) as faults:
-        faults.interleave(lambda: world.store.reclaim(lapsed, world.lost(lapsed), world.grant()), "UpdateItem")
+        faults.interleave(
+            lambda: world.store.reclaim(lapsed, world.lost(lapsed), world.grant()), "UpdateItem"
+        )
         assert world.store.reclaim(lapsed, world.lost(lapsed), world.grant()) is None
     assert len(world.got().attempts) == 1
     assert _publishes(world, world.kinds())
 
 
-def test_a_reclaim_that_succeeded_unheard_and_was_settled_by_nobody_else_keeps_its_record(world: World) -> None:
+def test_a_reclaim_that_succeeded_unheard_and_was_settled_by_nobody_else_keeps_its_record(
+    world: World,
+) -> None:
     world.claimed()
     lapsed, first = world.lapse(), world.grant()
     with FaultScript(world.client) as faults:
@@ -148,7 +172,9 @@ def test_a_reclaim_that_succeeded_unheard_and_was_settled_by_nobody_else_keeps_i
     assert [attempt.attempt_no for attempt in world.got().attempts] == [1, 2]
 
 
-def test_a_heartbeat_that_arrives_between_a_reading_and_a_reclaim_saves_the_lease(world: World) -> None:
+def test_a_heartbeat_that_arrives_between_a_reading_and_a_reclaim_saves_the_lease(
+    world: World,
+) -> None:
     claim = world.claimed()
     lapsed = world.lapse()
     world.store.heartbeat(claim, world.now + HOUR)

@@ -17,7 +17,9 @@ TEN = RateLimit(count=10, period=timedelta(seconds=1), burst=10)
 
 
 def a_limiter(client: object) -> DynamoRateLimiter:
-    return DynamoRateLimiter(client, TABLES, ids=SystemIds(), jitter=NoJitter(), sleeper=SystemSleeper())
+    return DynamoRateLimiter(
+        client, TABLES, ids=SystemIds(), jitter=NoJitter(), sleeper=SystemSleeper()
+    )
 
 
 @pytest.fixture
@@ -30,7 +32,9 @@ def test_sweepers_on_several_threads_get_no_more_than_the_burst(engine_with_tabl
     limiters = [a_limiter(engine_with_tables.dynamodb) for _ in range(4)]
     granted: list[int] = []
     threads = [
-        threading.Thread(target=lambda limiter=limiter: granted.append(limiter.take("billing", 5, TEN, now=NOON)))
+        threading.Thread(
+            target=lambda limiter=limiter: granted.append(limiter.take("billing", 5, TEN, now=NOON))
+        )
         for limiter in limiters
     ]
     for thread in threads:
@@ -48,9 +52,14 @@ def test_a_bucket_fills_at_its_rate_for_all_of_them(engine_with_tables: Engine) 
     assert one.take("billing", 50, TEN, now=NOON + timedelta(milliseconds=600)) == 1
 
 
-def test_a_sweeper_who_has_seen_nothing_does_not_begin_the_bucket_anew(engine_with_tables: Engine) -> None:
+def test_a_sweeper_who_has_seen_nothing_does_not_begin_the_bucket_anew(
+    engine_with_tables: Engine,
+) -> None:
     one, other = (a_limiter(engine_with_tables.dynamodb) for _ in range(2))
-    assert [one.take("billing", 7, TEN, now=NOON), other.take("billing", 7, TEN, now=NOON)] == [7, 3]
+    assert [one.take("billing", 7, TEN, now=NOON), other.take("billing", 7, TEN, now=NOON)] == [
+        7,
+        3,
+    ]
 
 
 def test_an_empty_bucket_is_asked_without_a_write(engine_with_tables: Engine) -> None:

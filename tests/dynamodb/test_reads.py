@@ -1,4 +1,6 @@
-"""Reading a DLQ of 50,000 entries: in memory that doesn't grow with it, and with counts that say what they are."""
+"""Reading a DLQ of 50,000 entries: in memory that doesn't grow with it, and with counts that say
+what they are.
+"""
 
 import sys
 from dataclasses import dataclass
@@ -43,14 +45,18 @@ ENTRY = entry_item(
     expires_at=None,
 )
 A_FEW_PAGES = 60_000
-"""Blocks of Python's memory: an entry takes some thirty of them, so that 50,000 would take 25 times as many."""
+"""Blocks of Python's memory: an entry takes some thirty of them, so that 50,000 would take 25 times
+as many.
+"""
 _PAGE_BYTES = 1_000_000
 _ENTRY_BYTES = 400
 
 
 @dataclass
 class Crowded:
-    """A client whose index has so many entries in each shard, made as they are asked for: no engine could hold them."""
+    """A client whose index has so many entries in each shard, made as they are asked for: no engine
+    could hold them.
+    """
 
     dead: int
     due: int = 0
@@ -63,10 +69,16 @@ class Crowded:
         number = self.dead if request["IndexName"] == DEAD_INDEX else self.due
         start = request.get("ExclusiveStartKey", {}).get("task_id", {}).get("S")
         first = 0 if start is None else 1 + int(start[-6:])
-        last = min(first + request.get("Limit", number), first + _PAGE_BYTES // _ENTRY_BYTES, number)
+        last = min(
+            first + request.get("Limit", number), first + _PAGE_BYTES // _ENTRY_BYTES, number
+        )
         shard = request["ExpressionAttributeValues"][":queue_shard"]["S"]
         counts = request.get("Select") == "COUNT"
-        items = [] if counts else [self._item(place, shard, request["IndexName"]) for place in range(first, last)]
+        items = (
+            []
+            if counts
+            else [self._item(place, shard, request["IndexName"]) for place in range(first, last)]
+        )
         self.largest = max(self.largest, len(items))
         answer: dict[str, Any] = {"Items": items, "Count": last - first}
         if last < number:
@@ -102,11 +114,14 @@ def desk_on(client: Any) -> DeadLetters:
     clock = FrozenClock()
     queues = MemoryQueues(clock=clock)
     queues.put_declared(QUEUE, {}, {}, expected_revision=0)
-    return DeadLetters(store_on(client), queues, Cursors(MemoryCursorKey(b"a key that nobody knows")), clock=clock)
+    return DeadLetters(
+        store_on(client), queues, Cursors(MemoryCursorKey(b"a key that nobody knows")), clock=clock
+    )
 
 
 @pytest.mark.parametrize(
-    ("filters", "number"), [(Filters(), 50_000), (Filters(group="v1:3"), 7_144), (Filters(type="no"), 0)]
+    ("filters", "number"),
+    [(Filters(), 50_000), (Filters(group="v1:3"), 7_144), (Filters(type="no"), 0)],
 )
 def test_fifty_thousand_dead_tasks_are_listed_page_by_page_in_the_memory_of_a_few_pages(
     filters: Filters, number: int
@@ -132,7 +147,9 @@ def test_fifty_thousand_dead_tasks_are_previewed_in_the_memory_of_a_few_pages() 
     queues.put_declared(QUEUE, {}, {}, expected_revision=0)
     order = Order(operation=Operation.REDRIVE, selection=Selection(everything=True))
     before = sys.getallocatedblocks()
-    seen = preview(entries_of(store_on(client), QUEUE), order, queues.settings(QUEUE), cutoff=clock.now())
+    seen = preview(
+        entries_of(store_on(client), QUEUE), order, queues.settings(QUEUE), cutoff=clock.now()
+    )
     assert client.most_blocks - before < A_FEW_PAGES
     assert (seen.selected, seen.write_units) == (50_000, 550_000)
 
@@ -162,7 +179,9 @@ def test_a_count_that_reached_the_end_says_that_it_is_exact(in_each: int) -> Non
     assert (counts.dead, counts.pending, counts.exact) == (SHARDS * in_each, SHARDS * in_each, True)
 
 
-@pytest.mark.parametrize("crowded", [{"dead": 50_000 // SHARDS}, {"dead": 0, "due": 50_000 // SHARDS}])
+@pytest.mark.parametrize(
+    "crowded", [{"dead": 50_000 // SHARDS}, {"dead": 0, "due": 50_000 // SHARDS}]
+)
 def test_a_count_of_fifty_thousand_stops_in_the_memory_of_a_few_pages_and_says_that_there_are_more(
     crowded: dict[str, int],
 ) -> None:

@@ -1,4 +1,6 @@
-"""References in DynamoDB: they live as long as their task, and a submit and a forget that meet leave nothing behind."""
+"""References in DynamoDB: they live as long as their task, and a submit and a forget that meet
+leave nothing behind.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -47,7 +49,7 @@ def submits_unfinished(world: World) -> None:
     assert "T" in world.kinds()
 
 
-# -- what is stored ---------------------------------------------------------------------------------------------------
+# -- what is stored --------------------------------------------------------------------------------
 
 
 def test_neither_a_key_nor_a_tombstone_says_who_was_meant(world: World) -> None:
@@ -93,7 +95,7 @@ def test_a_reference_costs_one_unit_and_a_task_without_any_no_request(ministack:
     assert (bill.units, bill.requests[-2:]) == (3, ["UpdateItem", "GetItem"])
 
 
-# -- as long as their task --------------------------------------------------------------------------------------------
+# -- as long as their task -------------------------------------------------------------------------
 
 
 def test_a_reference_outlives_the_longest_wait(world: World) -> None:
@@ -102,7 +104,9 @@ def test_a_reference_outlives_the_longest_wait(world: World) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 3000])
-def test_a_task_that_is_dead_for_good_keeps_its_references_for_good(world: World, size: int) -> None:
+def test_a_task_that_is_dead_for_good_keeps_its_references_for_good(
+    world: World, size: int
+) -> None:
     world.dead(payload=noise(size), **OF_BOTH)
     assert ends(world) == [None, None]
     world.clock.advance(200 * DAY)
@@ -113,13 +117,17 @@ def test_a_task_that_is_dead_for_good_keeps_its_references_for_good(world: World
 
 def test_a_reference_is_renewed_before_its_row_is_kept_longer(world: World) -> None:
     claim = world.claimed(**OF_BOTH)
-    world.store.complete(claim, world.succeeded(claim), RESULT, now=world.now, expires_at=world.now + 90 * DAY)
+    world.store.complete(
+        claim, world.succeeded(claim), RESULT, now=world.now, expires_at=world.now + 90 * DAY
+    )
     assert ends(world) == [97, 97]
 
 
 def test_a_reference_of_what_is_rescheduled_far_ahead_is_renewed(world: World) -> None:
     claim = world.claimed(**OF_BOTH)
-    world.store.reschedule(claim, world.failed(claim), Failure("task_failed"), due_at=world.now + 100 * DAY)
+    world.store.reschedule(
+        claim, world.failed(claim), Failure("task_failed"), due_at=world.now + 100 * DAY
+    )
     assert ends(world) == [160, 160]
 
 
@@ -153,7 +161,9 @@ def test_references_that_stay_for_good_meanwhile_are_given_no_end(world: World) 
 def test_a_row_that_ttl_removed_takes_lasting_references_along(world: World) -> None:
     world.dead(**OF_BOTH)
     row = world.row()
-    world.client.delete_item(TableName=TABLES.tasks, Key={"task_id": row["task_id"], "kind": row["kind"]})
+    world.client.delete_item(
+        TableName=TABLES.tasks, Key={"task_id": row["task_id"], "kind": row["kind"]}
+    )
     world.store.clean_up({"dynamodb": {"OldImage": row}})
     assert references(world) == []
 
@@ -161,7 +171,9 @@ def test_a_row_that_ttl_removed_takes_lasting_references_along(world: World) -> 
 def test_in_ordinary_life_a_reference_is_not_touched_again(world: World) -> None:
     claim = world.claimed(**OF_BOTH)
     with FaultScript(world.client) as requests:
-        world.store.complete(claim, world.succeeded(claim), RESULT, now=world.now, expires_at=world.now + 7 * DAY)
+        world.store.complete(
+            claim, world.succeeded(claim), RESULT, now=world.now, expires_at=world.now + 7 * DAY
+        )
     assert requests.count() == 1
 
 
@@ -173,15 +185,19 @@ def test_keeping_a_missing_reference_makes_none(world: World) -> None:
     assert references(world) == []
 
 
-# -- a submit and a forget that meet ----------------------------------------------------------------------------------
+# -- a submit and a forget that meet ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("payload", [b"", noise(3000)], ids=["inline", "outside"])
 @pytest.mark.parametrize("at", [1, 2, 3, 4, 5])
-def test_a_forget_between_any_two_requests_of_a_submit_leaves_nothing(anywhere: World, at: int, payload: bytes) -> None:
+def test_a_forget_between_any_two_requests_of_a_submit_leaves_nothing(
+    anywhere: World, at: int, payload: bytes
+) -> None:
     submit = a_task(payload=payload, **OF_BOTH)
     with FaultScript(anywhere.client) as faults:
-        faults.interleave(lambda: anywhere.store.forget(ORDER, now=anywhere.now), at=at, when="after")
+        faults.interleave(
+            lambda: anywhere.store.forget(ORDER, now=anywhere.now), at=at, when="after"
+        )
         try:
             anywhere.store.submit(submit, shards=SHARDS)
         except TaskConflict:
@@ -191,7 +207,9 @@ def test_a_forget_between_any_two_requests_of_a_submit_leaves_nothing(anywhere: 
 
 
 @pytest.mark.parametrize("at", range(1, 9))
-def test_a_submit_between_any_two_requests_of_a_forget_is_forgotten_or_refused(world: World, at: int) -> None:
+def test_a_submit_between_any_two_requests_of_a_forget_is_forgotten_or_refused(
+    world: World, at: int
+) -> None:
     world.submit(encode_id(8), payload=noise(2000), **OF_BOTH)
     refused: list[TaskConflict] = []
 
@@ -208,16 +226,22 @@ def test_a_submit_between_any_two_requests_of_a_forget_is_forgotten_or_refused(w
     assert (world.kinds(), world.kinds(encode_id(8)), world.due()) == ([], [], [])
 
 
-def test_a_row_whose_submitter_died_before_it_read_the_tombstone_goes_at_its_first_claim(anywhere: World) -> None:
+def test_a_row_whose_submitter_died_before_it_read_the_tombstone_goes_at_its_first_claim(
+    anywhere: World,
+) -> None:
     submits_unfinished(anywhere)
     assert anywhere.store.claim(anywhere.candidate(), anywhere.grant()) is None
     assert (anywhere.kinds(), references(anywhere)) == ([], [])
 
 
 @pytest.mark.parametrize("key", [None, "customer-5"])
-def test_that_the_tombstone_cannot_be_read_does_not_say_that_nothing_was_written(world: World, key: str | None) -> None:
+def test_that_the_tombstone_cannot_be_read_does_not_say_that_nothing_was_written(
+    world: World, key: str | None
+) -> None:
     with FaultScript(world.client) as faults:
-        faults.lose_request("GetItem", times=None, where=lambda request: "tombstone" in str(request.params))
+        faults.lose_request(
+            "GetItem", times=None, where=lambda request: "tombstone" in str(request.params)
+        )
         with pytest.raises(StoreFailed) as submit:
             world.submit(**OF_BOTH, concurrency_key=key)
         (candidate,) = world.due()
@@ -268,7 +292,8 @@ def test_a_task_that_is_sent_back_while_it_is_forgotten_is_forgotten(world: Worl
     entry = seen_dead(world)
     with FaultScript(world.client) as faults:
         faults.interleave(
-            lambda: world.store.redrive(entry, NO_EDIT, now=world.now, op_id="op", shards=SHARDS), "TransactWriteItems"
+            lambda: world.store.redrive(entry, NO_EDIT, now=world.now, op_id="op", shards=SHARDS),
+            "TransactWriteItems",
         )
         assert world.store.forget(ORDER, now=world.now) == 1
     assert world.kinds() == []
@@ -278,7 +303,9 @@ def test_a_new_task_under_the_id_of_one_that_is_being_forgotten_stays(world: Wor
     world.submit(**OF_BOTH)
 
     def begins_anew() -> None:
-        world.client.delete_item(TableName=TABLES.tasks, Key={"task_id": {"S": TASK_ID}, "kind": {"S": "T"}})
+        world.client.delete_item(
+            TableName=TABLES.tasks, Key={"task_id": {"S": TASK_ID}, "kind": {"S": "T"}}
+        )
         world.submit(payload=b"new")
 
     with FaultScript(world.client) as faults:

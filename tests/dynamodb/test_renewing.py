@@ -32,7 +32,9 @@ def ttl_passes(client: Any, tables: Any, seconds: float) -> None:
     for table in (tables.tasks, tables.dlq):
         for item in client.scan(TableName=table)["Items"]:
             if "expires_at" in item and int(item["expires_at"]["N"]) <= seconds:
-                client.delete_item(TableName=table, Key={name: item[name] for name in ("task_id", "kind")})
+                client.delete_item(
+                    TableName=table, Key={name: item[name] for name in ("task_id", "kind")}
+                )
 
 
 def after(world: World, days: int) -> None:
@@ -65,14 +67,16 @@ def test_a_task_kept_for_a_year_is_sent_back_on_its_last_day_with_its_body(world
 
 def test_an_edited_body_stays_and_the_one_before_it_goes(world: World) -> None:
     world.dead(expires_at=world.now + 30 * DAY, **LARGE)
-    world.store.redrive(seen_dead(world), Edit(payload=noise(4000)), now=world.now, op_id="a", shards=SHARDS)
+    world.store.redrive(
+        seen_dead(world), Edit(payload=noise(4000)), now=world.now, op_id="a", shards=SHARDS
+    )
     world.bury(world.claim())
     after(world, 100)
     assert sum(kind.startswith("B#") for kind in world.kinds()) == 1
     assert world.got().payload == noise(4000)
 
 
-# -- a paused queue -------------------------------------------------------------------------------------------------
+# -- a paused queue --------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -82,7 +86,9 @@ def local() -> Iterator[Embedded]:
 
 
 def test_a_queue_paused_for_most_of_a_year_loses_no_body(local: Embedded) -> None:
-    payloads = {local.rdq.submit("billing", "charge", noise(3000 + n)).id: noise(3000 + n) for n in range(3)}
+    payloads = {
+        local.rdq.submit("billing", "charge", noise(3000 + n)).id: noise(3000 + n) for n in range(3)
+    }
     small = local.rdq.submit("billing", "charge", b"small").id
     seen: dict[str, bytes] = {}
     registry = Registry(queues=["billing"])
@@ -107,7 +113,7 @@ def pause(local: Embedded, *, paused: bool) -> None:
     local.advance("2s")
 
 
-# -- one renewal ----------------------------------------------------------------------------------------------------
+# -- one renewal -----------------------------------------------------------------------------------
 
 
 def overdue(world: World, days: int = 35, **fields: Any) -> Candidate:
@@ -118,7 +124,11 @@ def overdue(world: World, days: int = 35, **fields: Any) -> Candidate:
 
 
 def end_of_body(world: World) -> Any:
-    (end,) = [item["expires_at"] for (_, kind), item in world.items(TABLES.tasks).items() if kind.startswith("B#")]
+    (end,) = [
+        item["expires_at"]
+        for (_, kind), item in world.items(TABLES.tasks).items()
+        if kind.startswith("B#")
+    ]
     return int(end["N"])
 
 
@@ -143,7 +153,9 @@ def test_a_body_is_renewed_once_a_month_and_in_between_costs_a_read(world: World
 
 
 @pytest.mark.parametrize(("days", "fields"), [(19, {}), (35, {"payload": b"small"})])
-def test_what_needs_no_renewal_is_not_written(world: World, days: int, fields: dict[str, Any]) -> None:
+def test_what_needs_no_renewal_is_not_written(
+    world: World, days: int, fields: dict[str, Any]
+) -> None:
     candidate = overdue(world, days, **fields)
     before = world.everything()
     world.store.renew(candidate, now=world.now)
@@ -178,11 +190,13 @@ def test_content_in_s3_is_renewed_along_with_its_body(world: World) -> None:
     candidate = overdue(world, payload=noise(MIB))
     world.store.renew(candidate, now=world.now)
     first, second = checked.stored()
-    checked.s3.delete_object(Bucket=checked.bucket, Key=min(first, second, key=lambda key: int(key.rsplit("-")[-1])))
+    checked.s3.delete_object(
+        Bucket=checked.bucket, Key=min(first, second, key=lambda key: int(key.rsplit("-")[-1]))
+    )
     assert world.got().payload == noise(MIB)
 
 
-# -- crashes ------------------------------------------------------------------------------------------------------
+# -- crashes ---------------------------------------------------------------------------------------
 
 
 def renew(world: World) -> verbs.Act:
@@ -229,8 +243,13 @@ def crashes(world: World, act: verbs.Act, *, at: int, answer: bool) -> bool:
 def unnamed(world: World) -> Iterator[Any]:
     """Bodies and results that no row names."""
     row = world.items(TABLES.tasks).get((TASK_ID, "T"), {})
-    named = {f"B#{row['b']['S']}" if "b" in row else "", f"R#{row['rr']['S']}" if "rr" in row else ""}
-    return (item for (_, kind), item in world.items(TABLES.tasks).items() if kind not in {"T", *named})
+    named = {
+        f"B#{row['b']['S']}" if "b" in row else "",
+        f"R#{row['rr']['S']}" if "rr" in row else "",
+    }
+    return (
+        item for (_, kind), item in world.items(TABLES.tasks).items() if kind not in {"T", *named}
+    )
 
 
 @pytest.mark.parametrize("prepare", TOUCHING_BODIES, ids=verbs.named)

@@ -1,4 +1,6 @@
-"""What failed requests mean, how cancelled transactions are read, and what a person is told when nothing helps."""
+"""What failed requests mean, how cancelled transactions are read, and what a person is told when
+nothing helps.
+"""
 
 from typing import Any
 
@@ -24,8 +26,14 @@ from tests.dynamodb.world import QUEUE, TABLES, TASK_ID, World
 
 
 def _cancelled(*codes: str | None) -> ClientError:
-    reasons = [{"Code": code or "None", "Item": {"row": {"N": str(place)}}} for place, code in enumerate(codes)]
-    answer: Any = {"Error": {"Code": "TransactionCanceledException"}, "CancellationReasons": reasons}
+    reasons = [
+        {"Code": code or "None", "Item": {"row": {"N": str(place)}}}
+        for place, code in enumerate(codes)
+    ]
+    answer: Any = {
+        "Error": {"Code": "TransactionCanceledException"},
+        "CancellationReasons": reasons,
+    }
     return ClientError(answer, "TransactWriteItems")
 
 
@@ -46,7 +54,9 @@ CANCELLED = [
 
 
 @pytest.mark.parametrize(("codes", "kind"), CANCELLED)
-def test_a_cancelled_transaction_is_read_item_by_item(codes: tuple[str | None, ...], kind: Kind) -> None:
+def test_a_cancelled_transaction_is_read_item_by_item(
+    codes: tuple[str | None, ...], kind: Kind
+) -> None:
     assert understand(_cancelled(*codes)).kind is kind
 
 
@@ -65,8 +75,12 @@ UNANSWERED = [
 ]
 
 
-@pytest.mark.parametrize(("error", "kind"), UNANSWERED, ids=lambda value: getattr(value, "name", type(value).__name__))
-def test_a_request_without_an_answer_may_have_been_carried_out_or_not(error: Exception, kind: Kind) -> None:
+@pytest.mark.parametrize(
+    ("error", "kind"), UNANSWERED, ids=lambda value: getattr(value, "name", type(value).__name__)
+)
+def test_a_request_without_an_answer_may_have_been_carried_out_or_not(
+    error: Exception, kind: Kind
+) -> None:
     fault = understand(error)
     assert (fault.kind, fault.kind.may_have_happened) == (kind, kind is Kind.BROKEN)
 
@@ -95,18 +109,28 @@ def test_a_transaction_that_only_met_others_is_sent_again_unchanged(
 ) -> None:
     claim = world.claimed()
     with FaultScript(world.client) as faults:
-        faults.reject("TransactionCanceledException", "TransactWriteItems", times=3, reasons=reasons)
+        faults.reject(
+            "TransactionCanceledException", "TransactWriteItems", times=3, reasons=reasons
+        )
         world.bury(claim)
-    sent = [request.params for request in faults.requests if request.operation == "TransactWriteItems"]
+    sent = [
+        request.params for request in faults.requests if request.operation == "TransactWriteItems"
+    ]
     assert (len(sent), sent[1:]) == (4, sent[:-1])
 
 
-def test_a_transaction_whose_condition_failed_is_lost_whatever_else_went_wrong(world: World) -> None:
+def test_a_transaction_whose_condition_failed_is_lost_whatever_else_went_wrong(
+    world: World,
+) -> None:
     claim = world.claimed()
     row = {**world.row(), "t": {"S": "somebody else's"}}
     with FaultScript(world.client) as faults:
         refused = {"Code": "ConditionalCheckFailed", "Item": row}
-        faults.reject("TransactionCanceledException", "TransactWriteItems", reasons=(refused, "TransactionConflict"))
+        faults.reject(
+            "TransactionCanceledException",
+            "TransactWriteItems",
+            reasons=(refused, "TransactionConflict"),
+        )
         with pytest.raises(LeaseLost):
             world.bury(claim)
 
@@ -114,7 +138,9 @@ def test_a_transaction_whose_condition_failed_is_lost_whatever_else_went_wrong(w
 def test_a_request_that_is_wrong_is_our_bug_and_raised_as_it_is(world: World) -> None:
     claim = world.claimed()
     with FaultScript(world.client) as faults:
-        faults.reject("TransactionCanceledException", "TransactWriteItems", reasons=(None, "ValidationError"))
+        faults.reject(
+            "TransactionCanceledException", "TransactWriteItems", reasons=(None, "ValidationError")
+        )
         with pytest.raises(ClientError):
             world.bury(claim)
 
@@ -129,7 +155,9 @@ def test_a_forbidden_action_is_named_with_its_table(world: World) -> None:
     claim = world.claimed()
     with FaultScript(world.client) as faults:
         faults.reject("AccessDeniedException", "TransactWriteItems")
-        with pytest.raises(Unavailable, match="dynamodb:TransactWriteItems on rdq-tasks, rdq-dlq is not allowed"):
+        with pytest.raises(
+            Unavailable, match="dynamodb:TransactWriteItems on rdq-tasks, rdq-dlq is not allowed"
+        ):
             world.bury(claim)
 
 
@@ -143,11 +171,11 @@ def test_a_forbidden_action_is_named_with_its_table(world: World) -> None:
         ("", "rdq-tasks, rdq-dlq"),
     ],
 )
-def test_of_a_transaction_the_action_is_named_that_the_role_is_missing(world: World, resource: str, place: str) -> None:
+def test_of_a_transaction_the_action_is_named_that_the_role_is_missing(
+    world: World, resource: str, place: str
+) -> None:
     claim = world.claimed()
-    told = (
-        f"User: arn:aws:sts::123456789012:assumed-role/r/ann is not authorized to perform: dynamodb:PutItem{resource}"
-    )
+    told = f"User: arn:aws:sts::123456789012:assumed-role/r/ann is not authorized to perform: dynamodb:PutItem{resource}"
     with FaultScript(world.client) as faults:
         faults.add(Rejects("AccessDeniedException", told), "TransactWriteItems")
         with pytest.raises(Unavailable) as refused:
@@ -184,7 +212,8 @@ class LeavesSomeUndone:
     def __init__(self) -> None:
         self.deleted: list[str] = []
 
-    def batch_write_item(self, RequestItems: dict[str, list[Any]]) -> dict[str, Any]:  # noqa: N803 - boto3's own name
+    # boto3's own name
+    def batch_write_item(self, RequestItems: dict[str, list[Any]]) -> dict[str, Any]:  # noqa: N803
         ((table, (first, *rest)),) = RequestItems.items()
         self.deleted.append(first["DeleteRequest"]["Key"]["kind"]["S"])
         return {"UnprocessedItems": {table: rest} if rest else {}}
@@ -212,10 +241,15 @@ def test_only_names_and_values_that_are_used_are_sent() -> None:
         {**values, ":now": {"N": "1"}, ":other": {"N": "2"}},
     )
     assert request["ExpressionAttributeNames"] == {"#status": "status", "#due_at": "due_at"}
-    assert request["ExpressionAttributeValues"] == {":new_status": {"S": "DEAD"}, ":now": {"N": "1"}}
+    assert request["ExpressionAttributeValues"] == {
+        ":new_status": {"S": "DEAD"},
+        ":now": {"N": "1"},
+    }
 
 
-def test_conditions_look_their_clauses_up_when_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conditions_look_their_clauses_up_when_they_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(CLAUSES, "IS_DUE", "replaced")
     assert (all_of("IS_DUE"), any_of("IS_DUE", "IS_ABSENT")) == (
         "replaced",
@@ -229,7 +263,12 @@ def test_tables_are_made_once_and_stay(anywhere: World) -> None:
     assert anywhere.got().id == TASK_ID
     described = anywhere.client.describe_table(TableName=TABLES.tasks)["Table"]
     (index,) = described["GlobalSecondaryIndexes"]
-    assert set(index["Projection"]["NonKeyAttributes"]) == {"status", "fencing_token", "handler_ref", "concurrency_key"}
+    assert set(index["Projection"]["NonKeyAttributes"]) == {
+        "status",
+        "fencing_token",
+        "handler_ref",
+        "concurrency_key",
+    }
     assert described["StreamSpecification"]["StreamViewType"] == "NEW_AND_OLD_IMAGES"
     ttl = anywhere.client.describe_time_to_live(TableName=TABLES.tasks)["TimeToLiveDescription"]
     assert (ttl["TimeToLiveStatus"], ttl["AttributeName"]) == ("ENABLED", "expires_at")
@@ -237,7 +276,9 @@ def test_tables_are_made_once_and_stay(anywhere: World) -> None:
 
 def test_table_names_come_from_the_environment_or_each_missing_one_is_named() -> None:
     assert Tables.from_env(TABLES.as_env()) == TABLES
-    with pytest.raises(Unavailable, match="no table name in RDQ_DLQ_TABLE; not a table's name in RDQ_AUDIT_TABLE"):
+    with pytest.raises(
+        Unavailable, match="no table name in RDQ_DLQ_TABLE; not a table's name in RDQ_AUDIT_TABLE"
+    ):
         Tables.from_env({**TABLES.as_env(), "RDQ_DLQ_TABLE": "", "RDQ_AUDIT_TABLE": "no spaces"})
     with pytest.raises(Unavailable, match=r"^not a table's name in RDQ_AUDIT_TABLE") as refused:
         Tables.from_env({**TABLES.as_env(), "RDQ_AUDIT_TABLE": "no spaces"})
@@ -255,14 +296,16 @@ def test_each_table_has_its_definition_and_no_two_attributes_share_a_name() -> N
 
 
 @pytest.mark.parametrize(
-    ("digits", "size"), [("0", 1), ("1", 2), ("99", 2), ("100", 2), ("101", 3), ("-1", 3), ("1000", 2), ("1234567", 5)]
+    ("digits", "size"),
+    [("0", 1), ("1", 2), ("99", 2), ("100", 2), ("101", 3), ("-1", 3), ("1000", 2), ("1234567", 5)],
 )
 def test_a_number_is_measured_by_its_significant_digits(digits: str, size: int) -> None:
     assert item_size({"": {"N": digits}}) == size
 
 
 @pytest.mark.parametrize(
-    ("value", "size"), [({"S": "é"}, 2), ({"NULL": True}, 1), ({"M": {"a": {"S": "b"}}}, 6), ({"L": []}, 3)]
+    ("value", "size"),
+    [({"S": "é"}, 2), ({"NULL": True}, 1), ({"M": {"a": {"S": "b"}}}, 6), ({"L": []}, 3)],
 )
 def test_a_value_is_measured_by_the_published_rules(value: dict[str, Any], size: int) -> None:
     assert item_size({"": value}) == size

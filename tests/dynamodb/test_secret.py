@@ -22,7 +22,9 @@ def test_of_two_who_find_no_key_one_makes_it(moto: Engine) -> None:
 
 
 @pytest.mark.parametrize("value", [{"B": b"short"}, {"B": b""}])
-def test_a_key_that_was_edited_by_hand_is_told_and_not_used(moto: Engine, value: dict[str, bytes]) -> None:
+def test_a_key_that_was_edited_by_hand_is_told_and_not_used(
+    moto: Engine, value: dict[str, bytes]
+) -> None:
     dynamo = dynamo_on(moto)
     moto.dynamodb.put_item(TableName=TABLES.control, Item={**KEY, "secret": value})
 

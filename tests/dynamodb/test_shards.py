@@ -94,7 +94,9 @@ def test_the_number_may_go_up_and_down_while_a_sweep_is_under_way(local: Embedde
     assert sorted(ran.payloads) == sorted(expected)
 
 
-def test_dead_tasks_of_every_shard_are_listed_counted_and_sent_back_after_the_number_went_down(local: Embedded) -> None:
+def test_dead_tasks_of_every_shard_are_listed_counted_and_sent_back_after_the_number_went_down(
+    local: Embedded,
+) -> None:
     registry = Registry(queues=[QUEUE])
     local.configure(QUEUE, {"index_shards": 8, "retry": {"max_attempts": 1}})
     submitted(local, range(16))
@@ -120,7 +122,9 @@ def test_one_throttled_shard_does_not_stop_the_others(local: Embedded) -> None:
     ran = Ran()
     submitted(local, range(40))
     with FaultScript(local.client) as faults:
-        faults.reject("ProvisionedThroughputExceededException", "Query", times=None, where=is_of_shard(2))
+        faults.reject(
+            "ProvisionedThroughputExceededException", "Query", times=None, where=is_of_shard(2)
+        )
         local.drain(ran.registry)
     assert 20 <= len(ran.payloads) < 40
     local.advance("5s")
@@ -137,7 +141,10 @@ def test_a_thousand_unreadable_rows_at_a_shards_head_do_not_stop_it(local: Embed
     damaged = {**row, "v": {"N": "7"}}
     ids = [encode_id(number) for number in range(1000)]
     for first in range(0, 1000, 25):
-        puts = [{"PutRequest": {"Item": {**damaged, "task_id": {"S": each}}}} for each in ids[first : first + 25]]
+        puts = [
+            {"PutRequest": {"Item": {**damaged, "task_id": {"S": each}}}}
+            for each in ids[first : first + 25]
+        ]
         local.client.batch_write_item(RequestItems={local.tables.tasks: puts})
     local.advance("1m")
     submitted(local, range(1, 6))
@@ -147,7 +154,10 @@ def test_a_thousand_unreadable_rows_at_a_shards_head_do_not_stop_it(local: Embed
         # What the engine would answer as well, in a hundredth of the time.
         refusal = Rejects("ConditionalCheckFailedException", item=damaged)
         faults.add(
-            refusal, "UpdateItem", times=None, where=lambda request: request.params["Key"]["task_id"]["S"] in ids
+            refusal,
+            "UpdateItem",
+            times=None,
+            where=lambda request: request.params["Key"]["task_id"]["S"] in ids,
         )
         sweeper.sweep(SweepLimits(horizon=timedelta(0), linger=timedelta(0)))
     assert len(ran.payloads) == 6

@@ -18,7 +18,10 @@ from tests.dynamodb.verbs import HOUR, noise, seen_dead
 from tests.dynamodb.world import SHARDS, TABLES, TASK_ID, World, a_failed_attempt
 from tests.support.engines import Engine
 
-USUAL: dict[str, Any] = {"queue": "payments.settlement.europe", "handler_ref": "settle-card-payments"}
+USUAL: dict[str, Any] = {
+    "queue": "payments.settlement.europe",
+    "handler_ref": "settle-card-payments",
+}
 LONG: dict[str, Any] = {
     "queue": "q" * 240,
     "handler_ref": "h" * 240,
@@ -27,8 +30,12 @@ LONG: dict[str, Any] = {
 }
 
 
-def _whole_life(world: World, *, payload: bytes, result: bytes, worker: str, **names: Any) -> list[int]:
-    """Fail, die, be sent back and succeed, with all attributes at their largest: the row's size at each step."""
+def _whole_life(
+    world: World, *, payload: bytes, result: bytes, worker: str, **names: Any
+) -> list[int]:
+    """Fail, die, be sent back and succeed, with all attributes at their largest: the row's size at
+    each step.
+    """
     sizes: list[int] = []
 
     def note() -> None:
@@ -79,7 +86,9 @@ def _claim(world: World, queue: str) -> Any:
 def test_a_row_with_usual_names_stays_within_one_write_unit(
     world: World, size: int, worker: str, result: bytes
 ) -> None:
-    assert max(_whole_life(world, payload=noise(size), result=result, worker=worker, **USUAL)) <= 1024
+    assert (
+        max(_whole_life(world, payload=noise(size), result=result, worker=worker, **USUAL)) <= 1024
+    )
 
 
 @pytest.mark.parametrize("size", [0, 300, 900, 5000])
@@ -137,11 +146,20 @@ def test_a_long_stack_is_stored_compressed(world: World) -> None:
     claim = world.claimed()
     failed = world.failed(claim)
     assert failed.error is not None
-    stack = "".join(f'  File "/srv/app/module_{n % 7}.py", line {n}, in call\n    step({n})\n' for n in range(500))
-    failed = replace(failed, error=replace(failed.error, stack=stack, detail={"a": [1]}, unknown={"later": 1}))
-    world.store.reschedule(claim, replace(failed, unknown={"also": "later"}), Failure("x"), due_at=world.now)
+    stack = "".join(
+        f'  File "/srv/app/module_{n % 7}.py", line {n}, in call\n    step({n})\n'
+        for n in range(500)
+    )
+    failed = replace(
+        failed, error=replace(failed.error, stack=stack, detail={"a": [1]}, unknown={"later": 1})
+    )
+    world.store.reschedule(
+        claim, replace(failed, unknown={"also": "later"}), Failure("x"), due_at=world.now
+    )
     assert world.got().attempts == (replace(failed, unknown={"also": "later"}),)
-    record = next(item for (_, kind), item in world.items(TABLES.dlq).items() if kind.startswith("A#"))
+    record = next(
+        item for (_, kind), item in world.items(TABLES.dlq).items() if kind.startswith("A#")
+    )
     assert item_size(record) < len(stack) / 4
 
 
@@ -167,7 +185,12 @@ def billed(ministack: Engine) -> Callable[[dict[str, Any]], float]:
 
 @pytest.mark.ministack
 @given(st.dictionaries(st.text("abcdefghij", min_size=1, max_size=9), VALUES, max_size=12))
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 def test_an_item_is_measured_as_it_is_billed(
     billed: Callable[[dict[str, Any]], float], attributes: dict[str, Any]
 ) -> None:

@@ -38,7 +38,9 @@ def test_a_slot_that_could_not_be_freed_costs_the_next_claimant_a_read_and_nothi
     held(bench)
 
 
-def test_an_answer_to_a_keyed_claim_that_was_lost_is_recognised_as_ours(keyed: tuple[Bench, FaultScript]) -> None:
+def test_an_answer_to_a_keyed_claim_that_was_lost_is_recognised_as_ours(
+    keyed: tuple[Bench, FaultScript],
+) -> None:
     bench, faults = keyed
     task_id = bench.submit(concurrency_key="ann").id
     with faults:
@@ -46,7 +48,9 @@ def test_an_answer_to_a_keyed_claim_that_was_lost_is_recognised_as_ours(keyed: t
         assert isinstance(claim_keyed(bench, task_id), Claim)
 
 
-def test_a_late_clean_up_does_not_free_the_slot_of_a_claim_that_came_after(keyed: tuple[Bench, FaultScript]) -> None:
+def test_a_late_clean_up_does_not_free_the_slot_of_a_claim_that_came_after(
+    keyed: tuple[Bench, FaultScript],
+) -> None:
     bench, faults = keyed
     first = held(bench)
     taken: list[object] = []
@@ -61,7 +65,9 @@ def test_a_late_clean_up_does_not_free_the_slot_of_a_claim_that_came_after(keyed
     assert claim_keyed(bench, bench.submit(concurrency_key="ann").id) is KEY_BUSY
 
 
-def test_two_claimants_who_both_find_a_leaked_slot_do_not_both_take_it(keyed: tuple[Bench, FaultScript]) -> None:
+def test_two_claimants_who_both_find_a_leaked_slot_do_not_both_take_it(
+    keyed: tuple[Bench, FaultScript],
+) -> None:
     bench, faults = keyed
     first = held(bench)
     with faults:
@@ -70,12 +76,16 @@ def test_two_claimants_who_both_find_a_leaked_slot_do_not_both_take_it(keyed: tu
     one, other = (bench.submit(concurrency_key="ann").id for _ in range(2))
     outcomes: list[object] = []
     with faults:
-        faults.interleave(lambda: outcomes.append(claim_keyed(bench, other)), "TransactWriteItems", at=2)
+        faults.interleave(
+            lambda: outcomes.append(claim_keyed(bench, other)), "TransactWriteItems", at=2
+        )
         outcomes.append(claim_keyed(bench, one))
     assert sorted(isinstance(outcome, Claim) for outcome in outcomes) == [False, True]
 
 
-def test_a_keyed_claim_that_finds_its_key_busy_writes_nothing(keyed: tuple[Bench, FaultScript]) -> None:
+def test_a_keyed_claim_that_finds_its_key_busy_writes_nothing(
+    keyed: tuple[Bench, FaultScript],
+) -> None:
     bench, faults = keyed
     held(bench)
     second = bench.submit(concurrency_key="ann").id
@@ -115,7 +125,9 @@ class RandomLife:
 
     def submit(self) -> None:
         if len(self.tasks) < 12:
-            self.tasks.append(self.bench.submit(concurrency_key=self.dice.choice(["ann", "bob"])).id)
+            self.tasks.append(
+                self.bench.submit(concurrency_key=self.dice.choice(["ann", "bob"])).id
+            )
 
     def claim(self) -> None:
         for candidate in self.bench.candidates():
@@ -130,7 +142,9 @@ class RandomLife:
             task_id = self.dice.choice(sorted(self.claims))
             claim = self.claims.pop(task_id)
             way = self.dice.choice(["complete", "reschedule", "dead-letter", "release"])
-            with contextlib.suppress(LeaseLost):  # cancelled or reclaimed: the holder has nothing to say any more
+            with contextlib.suppress(
+                LeaseLost
+            ):  # cancelled or reclaimed: the holder has nothing to say any more
                 WAYS_OUT[way](self.bench, claim)
 
     def lapse(self) -> None:
@@ -141,7 +155,9 @@ class RandomLife:
                 return
 
     def cancel(self) -> None:
-        live = [task_id for task_id in self.tasks if not self.bench.task(task_id).status.is_terminal]
+        live = [
+            task_id for task_id in self.tasks if not self.bench.task(task_id).status.is_terminal
+        ]
         if live and self.dice.random() < 0.3:
             self.bench.cancel(self.dice.choice(live))
 
@@ -151,11 +167,15 @@ class RandomLife:
             self.bench.redrive_entry(self.dice.choice(entries))
 
     def wait(self) -> None:
-        self.bench.clock.advance(self.dice.choice([timedelta(seconds=1), LEASE, timedelta(hours=1)]))
+        self.bench.clock.advance(
+            self.dice.choice([timedelta(seconds=1), LEASE, timedelta(hours=1)])
+        )
 
     def check(self) -> None:
         rows = [items["T"] for items in map(self.stored, self.tasks) if "T" in items]
-        in_flight = [row["concurrency_key"]["S"] for row in rows if row["status"]["S"] == "IN_FLIGHT"]
+        in_flight = [
+            row["concurrency_key"]["S"] for row in rows if row["status"]["S"] == "IN_FLIGHT"
+        ]
         assert len(in_flight) == len(set(in_flight)), f"two holders of one key: {in_flight}"
 
     def nothing_is_held_for_good(self) -> None:

@@ -26,7 +26,9 @@ def stored(stack: str) -> Item:
         worker="lambda:rdq-sweeper/7f3c1a52-0b9e-4c55-9d0e-2f6f6f0d2c11",
         fencing_token=1_784_548_800_001,
     )
-    return record_item("0" * 26, Record("A#12#" + "f" * 16, "A#11#" + "f" * 16, "n" * 12, attempt), now=EPOCH)
+    return record_item(
+        "0" * 26, Record("A#12#" + "f" * 16, "A#11#" + "f" * 16, "n" * 12, attempt), now=EPOCH
+    )
 
 
 @pytest.mark.parametrize("refusals", [1, 2])
@@ -58,4 +60,7 @@ def test_a_stack_stored_with_phrases_of_a_newer_rdq_is_told() -> None:
 
 
 def test_the_phrases_never_change_because_stored_stacks_are_read_with_them() -> None:
-    assert (stacks.PHRASES, hashlib.sha256(stacks._PHRASES).hexdigest()[:16]) == ("es1", "bbac00f225616624")
+    assert (stacks.PHRASES, hashlib.sha256(stacks._PHRASES).hexdigest()[:16]) == (
+        "es1",
+        "bbac00f225616624",
+    )

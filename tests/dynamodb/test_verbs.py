@@ -9,7 +9,16 @@ from rdq_core.domain.attempt import Outcome
 from rdq_core.domain.lifecycle import NO_EDIT, Edit, Result
 from rdq_core.domain.task import Failure, Status
 from rdq_core.errors import LeaseLost, TaskConflict, TaskNotFound
-from tests.dynamodb.world import FAILURE, LEASE, QUEUE, SHARDS, TASK_ID, World, a_failed_attempt, a_task
+from tests.dynamodb.world import (
+    FAILURE,
+    LEASE,
+    QUEUE,
+    SHARDS,
+    TASK_ID,
+    World,
+    a_failed_attempt,
+    a_task,
+)
 
 HOUR = timedelta(hours=1)
 
@@ -28,7 +37,11 @@ def test_a_submitted_task_reads_back_as_it_was_given(anywhere: World) -> None:
     anywhere.submit(**given)
     read = anywhere.got()
     assert {name: getattr(read, name) for name in given} == given
-    assert (read.status, read.attempt_count, read.next_attempt_at) == (Status.PENDING, 0, anywhere.now)
+    assert (read.status, read.attempt_count, read.next_attempt_at) == (
+        Status.PENDING,
+        0,
+        anywhere.now,
+    )
 
 
 def test_a_claim_leases_the_task_and_raises_the_fence(anywhere: World) -> None:
@@ -58,7 +71,11 @@ def test_a_success_is_the_last_attempt_with_its_result(anywhere: World) -> None:
         expires_at=anywhere.now + HOUR,
     )
     task = anywhere.got()
-    assert (task.status, task.result, task.result_content_type) == (Status.SUCCEEDED, b"done", "text/plain")
+    assert (task.status, task.result, task.result_content_type) == (
+        Status.SUCCEEDED,
+        b"done",
+        "text/plain",
+    )
     assert task.attempts == (anywhere.succeeded(claim),)
     assert (task.attempt_count, task.completed_at, task.failure) == (1, anywhere.now, None)
     assert anywhere.due(anywhere.now + HOUR) == []
@@ -66,7 +83,9 @@ def test_a_success_is_the_last_attempt_with_its_result(anywhere: World) -> None:
 
 def test_an_empty_result_is_not_a_missing_one(anywhere: World) -> None:
     claim = anywhere.claimed()
-    anywhere.store.complete(claim, anywhere.succeeded(claim), Result(content=b""), now=anywhere.now, expires_at=None)
+    anywhere.store.complete(
+        claim, anywhere.succeeded(claim), Result(content=b""), now=anywhere.now, expires_at=None
+    )
     assert anywhere.got().result == b""
 
 
@@ -74,7 +93,11 @@ def test_a_rescheduled_task_waits_with_its_failure_on_record(anywhere: World) ->
     claim = anywhere.claimed()
     anywhere.store.reschedule(claim, anywhere.failed(claim), FAILURE, due_at=anywhere.now + HOUR)
     task = anywhere.got()
-    assert (task.status, task.next_attempt_at, task.attempt_count) == (Status.PENDING, anywhere.now + HOUR, 1)
+    assert (task.status, task.next_attempt_at, task.attempt_count) == (
+        Status.PENDING,
+        anywhere.now + HOUR,
+        1,
+    )
     assert (task.failure, task.attempts) == (FAILURE, (anywhere.failed(claim),))
     assert anywhere.due() == []
 
@@ -93,7 +116,11 @@ def test_a_dead_task_has_an_entry_with_its_reason(anywhere: World) -> None:
     claim = anywhere.dead(payload=b"12345")
     task = anywhere.got()
     entry = anywhere.store.dead_entry(TASK_ID)
-    assert (task.status, task.failure, task.attempts) == (Status.DEAD, FAILURE, (anywhere.failed(claim),))
+    assert (task.status, task.failure, task.attempts) == (
+        Status.DEAD,
+        FAILURE,
+        (anywhere.failed(claim),),
+    )
     assert entry is not None
     assert (entry.dead_at, entry.code, entry.type, entry.message) == (
         anywhere.now,
@@ -108,7 +135,12 @@ def test_a_dead_task_has_an_entry_with_its_reason(anywhere: World) -> None:
 def test_a_budget_found_spent_is_a_reason_and_no_attempt(anywhere: World) -> None:
     claim = anywhere.claimed()
     anywhere.store.dead_letter(
-        claim, None, Failure("task_attempts_exhausted"), now=anywhere.now, fingerprint="v1:abc", expires_at=None
+        claim,
+        None,
+        Failure("task_attempts_exhausted"),
+        now=anywhere.now,
+        fingerprint="v1:abc",
+        expires_at=None,
     )
     task = anywhere.got()
     assert (task.attempts, task.attempt_count) == ((), 0)
@@ -124,7 +156,9 @@ def test_a_lapsed_lease_is_taken_over_with_the_lost_attempt_on_record(anywhere: 
     assert (second.fencing_token, second.attempt_no) == (first.fencing_token + 1, 2)
     assert anywhere.got().attempts == (anywhere.lost(lapsed),)
     with pytest.raises(LeaseLost):
-        anywhere.store.complete(first, anywhere.succeeded(first), Result(), now=anywhere.now, expires_at=None)
+        anywhere.store.complete(
+            first, anywhere.succeeded(first), Result(), now=anywhere.now, expires_at=None
+        )
 
 
 def test_a_lapsed_lease_that_spent_the_budget_ends_in_the_dlq(anywhere: World) -> None:
@@ -139,7 +173,10 @@ def test_a_lapsed_lease_that_spent_the_budget_ends_in_the_dlq(anywhere: World) -
         expires_at=None,
     )
     task = anywhere.got()
-    assert (task.status, [each.outcome for each in task.attempts]) == (Status.DEAD, [Outcome.LEASE_EXPIRED])
+    assert (task.status, [each.outcome for each in task.attempts]) == (
+        Status.DEAD,
+        [Outcome.LEASE_EXPIRED],
+    )
 
 
 def test_a_live_lease_is_not_lapsed(anywhere: World) -> None:
@@ -158,13 +195,17 @@ def test_a_heartbeat_holds_the_claim_for_longer_and_never_for_less(anywhere: Wor
 def test_a_late_outcome_counts_until_somebody_reclaims(anywhere: World) -> None:
     claim = anywhere.claimed()
     anywhere.clock.advance(LEASE * 3)
-    anywhere.store.complete(claim, anywhere.succeeded(claim), Result(), now=anywhere.now, expires_at=None)
+    anywhere.store.complete(
+        claim, anywhere.succeeded(claim), Result(), now=anywhere.now, expires_at=None
+    )
     assert anywhere.got().status is Status.SUCCEEDED
 
 
 def test_a_cancelled_task_ends_and_its_holder_loses_the_lease(anywhere: World) -> None:
     claim = anywhere.claimed(payload=b"x")
-    task = anywhere.store.cancel(TASK_ID, now=anywhere.now, op_id="op-1", expires_at=anywhere.now + HOUR)
+    task = anywhere.store.cancel(
+        TASK_ID, now=anywhere.now, op_id="op-1", expires_at=anywhere.now + HOUR
+    )
     assert (task.status, task.payload, task) == (Status.CANCELLED, b"x", anywhere.got())
     with pytest.raises(LeaseLost):
         anywhere.store.heartbeat(claim, anywhere.now + HOUR)
@@ -208,7 +249,11 @@ def test_a_repeated_submit_gives_the_stored_task_and_changes_nothing(anywhere: W
     anywhere.claimed(payload=b"first")
     before = anywhere.everything()
     again = anywhere.store.submit(a_task(payload=b"second" * 400), shards=SHARDS)
-    assert (again.created, again.task.payload, again.task.status) == (False, b"first", Status.IN_FLIGHT)
+    assert (again.created, again.task.payload, again.task.status) == (
+        False,
+        b"first",
+        Status.IN_FLIGHT,
+    )
     assert anywhere.everything() == before
 
 

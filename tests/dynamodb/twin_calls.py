@@ -1,4 +1,6 @@
-"""What both stores of a pair of twins are told: each verb on one task, decided to the last detail before it is made."""
+"""What both stores of a pair of twins are told: each verb on one task, decided to the last detail
+before it is made.
+"""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -43,11 +45,16 @@ def submit(twins: Twins, task_id: str, variant: int) -> Call:
 
 
 def submit_many(twins: Twins, task_id: str, variant: int) -> Call:
-    tasks = [new_task(twins, task_id, variant), new_task(twins, IDS[variant % len(IDS)], variant + 1)]
+    tasks = [
+        new_task(twins, task_id, variant),
+        new_task(twins, IDS[variant % len(IDS)], variant + 1),
+    ]
 
     def act(store: TaskStore, _: Any) -> list[Submission | str]:
         answers = store.submit_many(tasks, shards_of=lambda _queue: 1)
-        if (failed := next((each for each in answers if isinstance(each, StoreFailed)), None)) is not None:
+        if (
+            failed := next((each for each in answers if isinstance(each, StoreFailed)), None)
+        ) is not None:
             raise failed
         return [each if isinstance(each, Submission) else each.code for each in answers]
 
@@ -97,7 +104,12 @@ def dead_letter_lapsed(twins: Twins, task_id: str, variant: int) -> Call:
             return NOT_THERE
         attempt = a_lapse(mine)
         return store.dead_letter_lapsed(
-            mine, attempt, a_failure(attempt), grant, fingerprint="v1:a", expires_at=kept(twins, variant)
+            mine,
+            attempt,
+            a_failure(attempt),
+            grant,
+            fingerprint="v1:a",
+            expires_at=kept(twins, variant),
         )
 
     return Call("dead-letter lapsed", task_id, act, lapsed)
@@ -107,7 +119,9 @@ def kept(twins: Twins, variant: int) -> Any:
     return twins.clock.now() + RETENTION if variant & 1 else None
 
 
-def by_holder(verb: str, act: Callable[[Twins, int, TaskStore, Claim], Any]) -> Callable[[Twins, str, int], Call]:
+def by_holder(
+    verb: str, act: Callable[[Twins, int, TaskStore, Claim], Any]
+) -> Callable[[Twins, str, int], Call]:
     """A verb of a claim's holder: of the newest, now and then of an older one."""
 
     def make(twins: Twins, task_id: str, variant: int) -> Call:
@@ -115,7 +129,10 @@ def by_holder(verb: str, act: Callable[[Twins, int, TaskStore, Claim], Any]) -> 
         chosen = (None, None) if not claims else claims[0 if variant == 15 else -1]
         # Everything is decided now, so a call that is made again is the same.
         return Call(
-            verb, task_id, lambda store, mine: NOT_THERE if mine is None else act(twins, variant, store, mine), chosen
+            verb,
+            task_id,
+            lambda store, mine: NOT_THERE if mine is None else act(twins, variant, store, mine),
+            chosen,
         )
 
     return make
@@ -138,7 +155,12 @@ def _dead_letter(twins: Twins, variant: int, store: TaskStore, claim: Claim) -> 
     failure = a_failure(attempt) if attempt else failure_of(Code.ATTEMPTS_EXHAUSTED, None)
     assert failure is not None
     store.dead_letter(
-        claim, attempt, failure, now=twins.clock.now(), fingerprint="v1:a", expires_at=kept(twins, variant)
+        claim,
+        attempt,
+        failure,
+        now=twins.clock.now(),
+        fingerprint="v1:a",
+        expires_at=kept(twins, variant),
     )
 
 
@@ -155,7 +177,9 @@ def _heartbeat(twins: Twins, variant: int, store: TaskStore, claim: Claim) -> No
 def cancel(twins: Twins, task_id: str, variant: int) -> Call:
     now, op_id = twins.clock.now(), twins.op()
     return Call(
-        "cancel", task_id, lambda store, _: store.cancel(task_id, now=now, op_id=op_id, expires_at=now + RETENTION)
+        "cancel",
+        task_id,
+        lambda store, _: store.cancel(task_id, now=now, op_id=op_id, expires_at=now + RETENTION),
     )
 
 
@@ -167,7 +191,12 @@ def of_entry(verb: str, act: Callable[..., Any]) -> Callable[[Twins, str, int], 
         entries = twins.entries.get(task_id, [])
         chosen = (None, None) if not entries else entries[0 if variant == 15 else -1]
         done = partial(act, variant=variant, now=twins.clock.now(), op_id=twins.op())
-        return Call(verb, task_id, lambda store, entry: NOT_THERE if entry is None else done(store, entry), chosen)
+        return Call(
+            verb,
+            task_id,
+            lambda store, entry: NOT_THERE if entry is None else done(store, entry),
+            chosen,
+        )
 
     return make
 

@@ -1,6 +1,8 @@
-"""A store in memory and one on DynamoDB, on one clock, that are told the same and must then look the same.
+"""A store in memory and one on DynamoDB, on one clock, that are told the same and must then look
+the same.
 
-A `Call` has everything in it that is decided once, so it can be made on both, fail half way on one, and be made again.
+A `Call` has everything in it that is decided once, so it can be made on both, fail half way on one,
+and be made again.
 """
 
 import itertools
@@ -38,7 +40,9 @@ Twin = tuple[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One verb on one task. It is given the store, and what that store has of the claim, candidate or entry."""
+    """One verb on one task. It is given the store, and what that store has of the claim, candidate
+    or entry.
+    """
 
     verb: str
     task_id: str
@@ -48,8 +52,8 @@ class Call:
 
 @dataclass(slots=True)
 class Twins:
-    """Both stores. `counts` tells how often each verb had an effect, each fault was met, each end was reached, in all
-    examples; `done` has the verbs of this one.
+    """Both stores. `counts` tells how often each verb had an effect, each fault was met, each end
+    was reached, in all examples; `done` has the verbs of this one.
     """
 
     client: Any
@@ -77,10 +81,12 @@ class Twins:
             shards_ever=lambda _queue: 1,
         )
 
-    # -- being told the same --------------------------------------------------------------------------------------
+    # -- being told the same -----------------------------------------------------------------------
 
     def make(self, call: Call, fault: str, at: int) -> None:
-        """The call on both, with a fault at one of DynamoDB's requests; a caller that died makes it again."""
+        """The call on both, with a fault at one of DynamoDB's requests; a caller that died makes it
+        again.
+        """
         ours = outcome(lambda: call.act(self.memory, call.of[0]))
         with FaultScript(self.client) as faults:
             script(faults, fault, at)
@@ -109,7 +115,7 @@ class Twins:
         if task is not None and task.status.is_terminal:
             self.counts[task.status] += 1
 
-    # -- looking the same -----------------------------------------------------------------------------------------
+    # -- looking the same --------------------------------------------------------------------------
 
     def compare(self, *task_ids: str) -> None:
         """What anybody can see of these tasks, of the index and of the DLQ."""
@@ -117,9 +123,13 @@ class Twins:
             task = self.memory.get(task_id)
             assert self.dynamo.get(task_id) == task
             if task is not None and task.status is Status.DEAD:
-                self.note_entry(task_id, (self.memory.dead_entry(task_id), self.dynamo.dead_entry(task_id)))
+                self.note_entry(
+                    task_id, (self.memory.dead_entry(task_id), self.dynamo.dead_entry(task_id))
+                )
         ours, theirs = (
-            store.candidates(QUEUE, 0, until=self.clock.now() + timedelta(days=400), limit=100).items
+            store.candidates(
+                QUEUE, 0, until=self.clock.now() + timedelta(days=400), limit=100
+            ).items
             for store in (self.memory, self.dynamo)
         )
         assert sorted(theirs, key=by_id) == sorted(ours, key=by_id)
@@ -134,7 +144,7 @@ class Twins:
         if entry[0] is not None and (entry not in self.entries.setdefault(task_id, [])):
             self.entries[task_id].append(entry)
 
-    # -- the verbs ------------------------------------------------------------------------------------------------
+    # -- the verbs ---------------------------------------------------------------------------------
 
     def status(self, task_id: str) -> Status | None:
         task = self.memory.get(task_id)
@@ -144,7 +154,9 @@ class Twins:
         return f"op-{next(self._ops)}"
 
     def candidate(self, task_id: str) -> Candidate | None:
-        page = self.memory.candidates(QUEUE, 0, until=self.clock.now() + timedelta(days=400), limit=100)
+        page = self.memory.candidates(
+            QUEUE, 0, until=self.clock.now() + timedelta(days=400), limit=100
+        )
         return next((each for each in page.items if each.task_id == task_id), None)
 
 
@@ -171,7 +183,13 @@ NOT_THERE: Final = object()
 def plain(answer: Any) -> Any:
     """What must be the same of two answers."""
     if isinstance(answer, Claim):
-        return (answer.task.id, answer.token, answer.fencing_token, answer.claimed_at, answer.lease_expires_at)
+        return (
+            answer.task.id,
+            answer.token,
+            answer.fencing_token,
+            answer.claimed_at,
+            answer.lease_expires_at,
+        )
     return [plain(each) for each in answer] if isinstance(answer, list) else answer
 
 

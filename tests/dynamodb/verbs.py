@@ -74,7 +74,9 @@ def release_lapsed(world: World) -> Act:
     lapsed, grant = world.lapse(), world.grant()
     unreached = once_more(None, world.now, handed_over=True)
     failure = Failure("task_unavailable")
-    return lambda: world.store.release_lapsed(lapsed, failure, grant, due_at=world.now + HOUR, unreached=unreached)
+    return lambda: world.store.release_lapsed(
+        lapsed, failure, grant, due_at=world.now + HOUR, unreached=unreached
+    )
 
 
 def handed_over(world: World) -> Claim:
@@ -86,7 +88,9 @@ def handed_over(world: World) -> Claim:
 
 def reschedule(world: World) -> Act:
     claim = world.claimed(payload=b"x" * 300)
-    return lambda: world.store.reschedule(claim, world.failed(claim), FAILURE, due_at=world.now + HOUR)
+    return lambda: world.store.reschedule(
+        claim, world.failed(claim), FAILURE, due_at=world.now + HOUR
+    )
 
 
 def reclaim(world: World) -> Act:
@@ -102,7 +106,9 @@ def dead_letter(world: World) -> Act:
 
 def cancel(world: World) -> Act:
     world.submit()
-    return lambda: world.store.cancel(TASK_ID, now=world.now, op_id="op", expires_at=world.now + HOUR)
+    return lambda: world.store.cancel(
+        TASK_ID, now=world.now, op_id="op", expires_at=world.now + HOUR
+    )
 
 
 def redrive(world: World) -> Act:
@@ -113,7 +119,9 @@ def redrive(world: World) -> Act:
 
 def purge(world: World) -> Act:
     claim = world.claimed()
-    world.store.dead_letter(claim, None, FAILURE, now=world.now, fingerprint="v1:abc", expires_at=None)
+    world.store.dead_letter(
+        claim, None, FAILURE, now=world.now, fingerprint="v1:abc", expires_at=None
+    )
     entry = seen_dead(world)
     return lambda: world.store.purge(entry, now=world.now, op_id="op")
 
@@ -180,7 +188,9 @@ EVERY: tuple[Prepare, ...] = (
     purge,
     purge_all,
 )
-"""Every verb, and the ways in which some of them write more than the row. A claim that is lost is not among them."""
+"""Every verb, and the ways in which some of them write more than the row. A claim that is lost is
+not among them.
+"""
 
 
 def named(prepare: Prepare) -> str:

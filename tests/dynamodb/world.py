@@ -1,4 +1,6 @@
-"""What the tests of the DynamoDB store have in common: a store, its clock and client, and words for usual steps."""
+"""What the tests of the DynamoDB store have in common: a store, its clock and client, and words for
+usual steps.
+"""
 
 import itertools
 from collections.abc import Iterator
@@ -44,7 +46,9 @@ class CountedIds:
 
 @cache
 def _moto_client(engine: Engine) -> Any:
-    """One client for all tests in this process: making one, and its tables, takes longer than most tests."""
+    """One client for all tests in this process: making one, and its tables, takes longer than most
+    tests.
+    """
     return engine.dynamodb
 
 
@@ -64,9 +68,13 @@ class World:
         """The same engine with empty tables, and everything else as it was at the beginning."""
         for table in (TABLES.tasks, TABLES.dlq):
             for task_id, kind in self.items(table):
-                self.client.delete_item(TableName=table, Key={"task_id": {"S": task_id}, "kind": {"S": kind}})
+                self.client.delete_item(
+                    TableName=table, Key={"task_id": {"S": task_id}, "kind": {"S": kind}}
+                )
         for item in self.control():
-            self.client.delete_item(TableName=TABLES.control, Key={"pk": item["pk"], "sk": item["sk"]})
+            self.client.delete_item(
+                TableName=TABLES.control, Key={"pk": item["pk"], "sk": item["sk"]}
+            )
         self.clock, self.ids = FrozenClock(), CountedIds()
         self.sleeper = SkipsSleep(FrozenClock())
         self.store = self.store_on(self.client)
@@ -88,7 +96,7 @@ class World:
     def now(self) -> datetime:
         return self.clock.now()
 
-    # -- steps ----------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
     def submit(self, task_id: str = TASK_ID, **fields: Any) -> Task:
         task = a_task(task_id, created_at=self.now, **fields)
@@ -97,14 +105,18 @@ class World:
     def due(self, until: datetime | None = None, queue: str = QUEUE) -> list[Candidate]:
         found: list[Candidate] = []
         for shard in range(SHARDS):
-            found.extend(self.store.candidates(queue, shard, until=until or self.now, limit=100).items)
+            found.extend(
+                self.store.candidates(queue, shard, until=until or self.now, limit=100).items
+            )
         return found
 
     def candidate(self, task_id: str = TASK_ID, until: datetime | None = None) -> Candidate:
         return next(each for each in self.due(until) if each.task_id == task_id)
 
     def grant(self, token: str | None = None, lease: timedelta = LEASE) -> Grant:
-        return Grant(token=token or self.ids.token(), now=self.now, lease_expires_at=self.now + lease)
+        return Grant(
+            token=token or self.ids.token(), now=self.now, lease_expires_at=self.now + lease
+        )
 
     def claim(self, task_id: str = TASK_ID) -> Claim:
         claim = self.store.claim(self.candidate(task_id), self.grant())
@@ -121,7 +133,9 @@ class World:
         assert lapsed is not None
         return lapsed
 
-    def dead(self, task_id: str = TASK_ID, expires_at: datetime | None = None, **fields: Any) -> Claim:
+    def dead(
+        self, task_id: str = TASK_ID, expires_at: datetime | None = None, **fields: Any
+    ) -> Claim:
         claim = self.claimed(task_id, **fields)
         self.bury(claim, expires_at=expires_at)
         return claim
@@ -131,10 +145,14 @@ class World:
         (store or self.store).dead_letter(claim, self.failed(claim), FAILURE, **given)
 
     def failed(self, claim: Claim, **fields: Any) -> Attempt:
-        return replace(a_failed_attempt(claim.attempt_no, claim.claimed_at, claim.fencing_token), **fields)
+        return replace(
+            a_failed_attempt(claim.attempt_no, claim.claimed_at, claim.fencing_token), **fields
+        )
 
     def lost(self, claim: Claim) -> Attempt:
-        error = AttemptError(type="rdq.LeaseExpired", code="task_lease_expired", message="its lease lapsed")
+        error = AttemptError(
+            type="rdq.LeaseExpired", code="task_lease_expired", message="its lease lapsed"
+        )
         return self.failed(claim, outcome=Outcome.LEASE_EXPIRED, finished_at=None, error=error)
 
     def succeeded(self, claim: Claim, **fields: Any) -> Attempt:
@@ -145,11 +163,15 @@ class World:
         assert task is not None
         return task
 
-    # -- what is stored -------------------------------------------------------------------------------------------
+    # -- what is stored ----------------------------------------------------------------------------
 
     def items(self, table: str) -> dict[tuple[str, str], Any]:
         pages = self.client.get_paginator("scan").paginate(TableName=table)
-        return {(item["task_id"]["S"], item["kind"]["S"]): item for page in pages for item in page["Items"]}
+        return {
+            (item["task_id"]["S"], item["kind"]["S"]): item
+            for page in pages
+            for item in page["Items"]
+        }
 
     def control(self) -> list[Any]:
         pages = self.client.get_paginator("scan").paginate(TableName=TABLES.control)
@@ -167,7 +189,12 @@ class World:
 
 
 def a_task(task_id: str = TASK_ID, **fields: Any) -> Task:
-    given: dict[str, Any] = {"queue": QUEUE, "handler_ref": "charge-payment", "created_at": EPOCH, **fields}
+    given: dict[str, Any] = {
+        "queue": QUEUE,
+        "handler_ref": "charge-payment",
+        "created_at": EPOCH,
+        **fields,
+    }
     return Task(id=task_id, **given)
 
 
@@ -177,7 +204,9 @@ def a_failed_attempt(attempt_no: int, started_at: datetime, fencing_token: int |
         started_at=started_at,
         finished_at=started_at + timedelta(seconds=1),
         outcome=Outcome.RETRYABLE_FAILURE,
-        error=AttemptError(type="TimeoutError", message="no answer", code="task_failed", stack="a frame"),
+        error=AttemptError(
+            type="TimeoutError", message="no answer", code="task_failed", stack="a frame"
+        ),
         worker="host:1",
         fencing_token=fencing_token,
     )

@@ -67,6 +67,8 @@ def deployed(account: Account, built: Path, effects: Path) -> Stack:
         CodeKey="rdq.zip",
         Architecture="x86_64",
         # Those of the samples are named before they are there.
-        HandlerFunctionArns=",".join([charge, *(charge.replace("charge", name) for name in OF_THE_SAMPLES)]),
+        HandlerFunctionArns=",".join(
+            [charge, *(charge.replace("charge", name) for name in OF_THE_SAMPLES)]
+        ),
         QueueConfiguration=QUEUES,
     )

@@ -1,4 +1,6 @@
-"""A stack on a ministack of its own that decides requests by IAM: one CloudFormation call, and roles to act in."""
+"""A stack on a ministack of its own that decides requests by IAM: one CloudFormation call, and
+roles to act in.
+"""
 
 import io
 import json
@@ -26,7 +28,9 @@ _ENDED: Final = ("_COMPLETE", "_FAILED")
 
 
 def package(folder: Path) -> Path:
-    """The functions' zip as `make package` builds it, for the Python and processor that ministack runs them on."""
+    """The functions' zip as `make package` builds it, for the Python and processor that ministack
+    runs them on.
+    """
     return build("x86_64", folder, python=f"{sys.version_info.major}.{sys.version_info.minor}")
 
 
@@ -90,13 +94,17 @@ class Account:
         return arn
 
     def deploy(self, name: str, template: str, **parameters: str) -> "Stack":
-        """A stack from a template, by one call. What went wrong is told with each resource's reason."""
+        """A stack from a template, by one call. What went wrong is told with each resource's
+        reason.
+        """
         cloudformation = self.client("cloudformation")
         cloudformation.create_stack(
             StackName=name,
             TemplateBody=template,
             Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
-            Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()],
+            Parameters=[
+                {"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()
+            ],
         )
 
         def found() -> Any:
@@ -125,10 +133,14 @@ class Stack:
     @property
     def tables(self) -> Tables:
         """The names of its tables."""
-        return Tables(*(self.outputs[f"{table}TableName"] for table in ("Tasks", "Dlq", "Control", "Audit")))
+        return Tables(
+            *(self.outputs[f"{table}TableName"] for table in ("Tasks", "Dlq", "Control", "Audit"))
+        )
 
     def acting_as(self, role: str) -> "Actor":
-        """Somebody in a role that has one of the stack's policies: submitter, sweeper, operator or reader."""
+        """Somebody in a role that has one of the stack's policies: submitter, sweeper, operator or
+        reader.
+        """
         policy = self.outputs[f"{role.capitalize()}PolicyArn"]
         return Actor(self, self.account.assume(self.account.role(f"{self.name}-{role}", policy)))
 
@@ -156,7 +168,8 @@ class Actor:
     def ask(self, **document: Any) -> dict[str, Any]:
         """What the ops function answers."""
         answer = self.client("lambda").invoke(
-            FunctionName=self.stack.outputs["OpsFunctionName"], Payload=json.dumps(document).encode()
+            FunctionName=self.stack.outputs["OpsFunctionName"],
+            Payload=json.dumps(document).encode(),
         )
         told: dict[str, Any] = json.loads(answer["Payload"].read())
         assert "FunctionError" not in answer, told

@@ -17,12 +17,16 @@ QUEUE = "payments.charge"
 
 @pytest.fixture(scope="module")
 def payments(account: Account, built: Path, synthesised: Path) -> Stack:
-    """The example's template with the real package as its asset, in an account that was bootstrapped for CDK."""
+    """The example's template with the real package as its asset, in an account that was
+    bootstrapped for CDK.
+    """
     template = json.loads((synthesised / "payments.template.json").read_text())
     template["Resources"]["Schedule"]["Properties"]["State"] = "DISABLED"
     key = template["Resources"]["SweeperFunction"]["Properties"]["Code"]["S3Key"]
     account.put_package(f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}", key, built)
-    account.client("ssm").put_parameter(Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String")
+    account.client("ssm").put_parameter(
+        Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String"
+    )
     return account.deploy("payments", json.dumps(template))
 
 

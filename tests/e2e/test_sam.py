@@ -1,4 +1,6 @@
-"""The shipped SAM template under its own roles, deployed by one call: from submit to redrive, and who is refused."""
+"""The shipped SAM template under its own roles, deployed by one call: from submit to redrive, and
+who is refused.
+"""
 
 import json
 from pathlib import Path
@@ -21,7 +23,9 @@ QUEUE = "billing"
 @pytest.fixture(scope="module")
 def actors(deployed: Stack) -> dict[str, Actor]:
     """Somebody in each role."""
-    return {role: deployed.acting_as(role) for role in ("submitter", "sweeper", "operator", "reader")}
+    return {
+        role: deployed.acting_as(role) for role in ("submitter", "sweeper", "operator", "reader")
+    }
 
 
 def submit(rdq: Rdq, order: str) -> str:
@@ -32,7 +36,9 @@ def ends(rdq: Rdq, task_id: str, status: Status) -> None:
     until(lambda: rdq.get(task_id).status is status, patience=PATIENCE, every=EVERY)
 
 
-def test_from_a_submit_to_a_redrive(deployed: Stack, actors: dict[str, Actor], effects: Path) -> None:
+def test_from_a_submit_to_a_redrive(
+    deployed: Stack, actors: dict[str, Actor], effects: Path
+) -> None:
     rdq = actors["submitter"].rdq
     good, flaky, poison = (submit(rdq, order) for order in ("good", "flaky", "poison"))
     ends(rdq, good, Status.SUCCEEDED)
@@ -45,14 +51,18 @@ def test_from_a_submit_to_a_redrive(deployed: Stack, actors: dict[str, Actor], e
     (dead,) = operator.ask(op="dlq.list", queue=QUEUE)["items"]
     assert dead["id"] == poison
     (effects / "mended").touch()
-    done = operator.ask(op="dlq.redrive", queue=QUEUE, ids=[poison], reason="the account is there now")
+    done = operator.ask(
+        op="dlq.redrive", queue=QUEUE, ids=[poison], reason="the account is there now"
+    )
     assert done["done"] == 1
     ends(rdq, poison, Status.SUCCEEDED)
 
     # Only a scheduled sweep measures the queues.
     until(lambda: '"dlq_depth"' in deployed.told("sweeper"), patience=PATIENCE, every=EVERY)
     told = deployed.told("sweeper")
-    assert all(f'"{metric}"' in told for metric in ("success_after_retry", "dead_lettered", "lateness_ms"))
+    assert all(
+        f'"{metric}"' in told for metric in ("success_after_retry", "dead_lettered", "lateness_ms")
+    )
     assert '"service":"rdq-prod"' in told.replace(" ", "")
 
 
@@ -75,13 +85,18 @@ def test_a_submitter_is_kept_from_the_dlq(deployed: Stack, actors: dict[str, Act
     actor, dlq = actors["submitter"], deployed.tables.dlq
     key = {"task_id": {"S": "1"}, "kind": {"S": "D"}}
     dynamodb = actor.client("dynamodb")
-    listing = {"KeyConditionExpression": "queue_shard = :q", "ExpressionAttributeValues": {":q": {"S": "billing#00"}}}
+    listing = {
+        "KeyConditionExpression": "queue_shard = :q",
+        "ExpressionAttributeValues": {":q": {"S": "billing#00"}},
+    }
     assert refused(dynamodb.query, TableName=dlq, IndexName="dead", **listing)
     assert refused(dynamodb.get_item, TableName=dlq, Key=key)
     assert refused(dynamodb.delete_item, TableName=dlq, Key=key)
     assert refused(dynamodb.scan, TableName=dlq)
     ops = deployed.outputs["OpsFunctionName"]
-    assert refused(actor.client("lambda").invoke, FunctionName=ops, Payload=json.dumps({"op": "status"}))
+    assert refused(
+        actor.client("lambda").invoke, FunctionName=ops, Payload=json.dumps({"op": "status"})
+    )
 
 
 def test_a_reader_writes_nothing(deployed: Stack, actors: dict[str, Actor]) -> None:
@@ -100,8 +115,13 @@ def test_a_reader_writes_nothing(deployed: Stack, actors: dict[str, Actor]) -> N
 
 def test_the_url_that_the_stack_puts_out_is_the_alias_s(deployed: Stack) -> None:
     ops = deployed.outputs["OpsFunctionName"]
-    found = deployed.account.client("lambda").get_function_url_config(FunctionName=ops, Qualifier=ALIAS)
-    assert (found["FunctionUrl"], found["AuthType"]) == (deployed.outputs["OpsFunctionUrl"], "AWS_IAM")
+    found = deployed.account.client("lambda").get_function_url_config(
+        FunctionName=ops, Qualifier=ALIAS
+    )
+    assert (found["FunctionUrl"], found["AuthType"]) == (
+        deployed.outputs["OpsFunctionUrl"],
+        "AWS_IAM",
+    )
 
 
 def test_a_sweeper_reads_no_audit(deployed: Stack, actors: dict[str, Actor]) -> None:
@@ -109,7 +129,10 @@ def test_a_sweeper_reads_no_audit(deployed: Stack, actors: dict[str, Actor]) -> 
     key = {"pk": {"S": "billing#202611"}, "sk": {"S": "1"}}
     assert refused(dynamodb.get_item, TableName=audit, Key=key)
     assert refused(dynamodb.scan, TableName=audit)
-    listing = {"KeyConditionExpression": "pk = :p", "ExpressionAttributeValues": {":p": {"S": "billing#202611"}}}
+    listing = {
+        "KeyConditionExpression": "pk = :p",
+        "ExpressionAttributeValues": {":p": {"S": "billing#202611"}},
+    }
     assert refused(dynamodb.query, TableName=audit, **listing)
 
 
@@ -120,5 +143,9 @@ def test_nobody_changes_the_audit(deployed: Stack, actors: dict[str, Actor], rol
     assert refused(dynamodb.delete_item, TableName=audit, Key=key)
     change = {"UpdateExpression": "SET #r = :r", "ExpressionAttributeNames": {"#r": "reason"}}
     assert refused(
-        dynamodb.update_item, TableName=audit, Key=key, **change, ExpressionAttributeValues={":r": {"S": "-"}}
+        dynamodb.update_item,
+        TableName=audit,
+        Key=key,
+        **change,
+        ExpressionAttributeValues={":r": {"S": "-"}},
     )

@@ -1,4 +1,6 @@
-"""The sample stacks, deployed beside rdq's by what their READMEs say: a function that exists, and an SQS consumer."""
+"""The sample stacks, deployed beside rdq's by what their READMEs say: a function that exists, and
+an SQS consumer.
+"""
 
 import base64
 import json
@@ -22,7 +24,11 @@ from tests.support.ministack import ROOT
 pytestmark = [pytest.mark.ministack, pytest.mark.slow]
 
 SAMPLES: Final = ROOT / "samples"
-CARDS: Final = {"tok_visa": Status.SUCCEEDED, "tok_declined": Status.DEAD, "tok_outage": Status.DEAD}
+CARDS: Final = {
+    "tok_visa": Status.SUCCEEDED,
+    "tok_declined": Status.DEAD,
+    "tok_outage": Status.DEAD,
+}
 
 
 class Shop:
@@ -38,9 +44,15 @@ class Shop:
         """Type what the README says, the dots being the stack's outputs."""
         readme = (SAMPLES / sample / "README.md").read_text()
         for line in re.findall(r"^    ((?:aws|cp|zip) .*)$", readme, re.MULTILINE):
-            filled = re.sub(r"(\w+)=\.\.\.", lambda found: f"{found[1]}={self.stack.outputs[found[1]]}", line)
+            filled = re.sub(
+                r"(\w+)=\.\.\.", lambda found: f"{found[1]}={self.stack.outputs[found[1]]}", line
+            )
             path = f"{INFRA_BIN}{os.pathsep}{os.environ['PATH']}"
-            environ = {**os.environ, "PATH": path, "AWS_ENDPOINT_URL": self.stack.account.server.endpoint_url}
+            environ = {
+                **os.environ,
+                "PATH": path,
+                "AWS_ENDPOINT_URL": self.stack.account.server.endpoint_url,
+            }
             environ |= {"AWS_DEFAULT_REGION": REGION}
             done = subprocess.run(
                 shlex.split(filled.replace("acme-rdq-code", "code")),
@@ -75,10 +87,15 @@ def test_a_sample_stack_is_clean(sample: str) -> None:
     assert run_infra("cfn-lint", str(SAMPLES / sample / "template.yaml")) == ""
 
 
-def test_payments_are_charged_retried_and_sent_back(shop: Shop, operator: Actor, checkout: Actor) -> None:
+def test_payments_are_charged_retried_and_sent_back(
+    shop: Shop, operator: Actor, checkout: Actor
+) -> None:
     shop.deploy("payments")
     rdq = checkout.rdq
-    cards = {card: rdq.submit("payments.charge", "charge-payment", {"id": card, "card": card}).id for card in CARDS}
+    cards = {
+        card: rdq.submit("payments.charge", "charge-payment", {"id": card, "card": card}).id
+        for card in CARDS
+    }
 
     def ended(card: str, status: Status) -> None:
         until(lambda: rdq.get(cards[card]).status is status, patience=PATIENCE, every=EVERY)
@@ -90,14 +107,18 @@ def test_payments_are_charged_retried_and_sent_back(shop: Shop, operator: Actor,
     order = {"queue": "payments.charge", "ids": [cards["tok_outage"]], "payload_base64": mended}
     assert operator.ask(op="dlq.redrive", **order, reason="another card")["done"] == 1
     ended("tok_outage", Status.SUCCEEDED)
-    (alarm,) = shop.stack.account.client("cloudwatch").describe_alarms(AlarmNamePrefix="payments")["MetricAlarms"]
+    (alarm,) = shop.stack.account.client("cloudwatch").describe_alarms(AlarmNamePrefix="payments")[
+        "MetricAlarms"
+    ]
     assert {each["Name"]: each["Value"] for each in alarm["Dimensions"]} == {
         "service": "rdq-prod",
         "queue": "payments.charge",
     }
 
 
-def test_a_message_that_fails_becomes_a_task_and_succeeds_later(shop: Shop, checkout: Actor) -> None:
+def test_a_message_that_fails_becomes_a_task_and_succeeds_later(
+    shop: Shop, checkout: Actor
+) -> None:
     shop.deploy("sqs-consumer")
     sqs = shop.stack.account.client("sqs")
     url = sqs.get_queue_url(QueueName="orders")["QueueUrl"]

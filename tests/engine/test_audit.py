@@ -2,7 +2,7 @@
 
 import pytest
 
-from rdq_core.engine.audit import Auditor, Principal
+from rdq_core.engine.auditor import Auditor, Principal
 from rdq_core.engine.ports import AuditRecord, Phase
 from rdq_core.errors import ConfigConflict, InputInvalid, StoreFailed
 from rdq_core.stores.memory_audit import MemoryAudit
@@ -35,12 +35,19 @@ def records(log: MemoryAudit) -> list[AuditRecord]:
 def test_an_intent_stands_before_the_operation_and_its_end_after_it() -> None:
     log = MemoryAudit()
 
-    with an_auditor(log).recorded("queue.set", "billing", reason="a rush", detail={"keys": 2}) as result:
+    with an_auditor(log).recorded(
+        "queue.set", "billing", reason="a rush", detail={"keys": 2}
+    ) as result:
         (intent,) = records(log)
         result["revision"] = 3
 
     _, done = records(log)
-    assert (intent.phase, intent.reason, intent.detail, intent.verified) == (Phase.INTENT, "a rush", {"keys": 2}, True)
+    assert (intent.phase, intent.reason, intent.detail, intent.verified) == (
+        Phase.INTENT,
+        "a rush",
+        {"keys": 2},
+        True,
+    )
     assert (done.phase, done.detail, done.operation_id) == (Phase.DONE, {"revision": 3}, intent.id)
 
 
@@ -65,7 +72,10 @@ def test_without_its_intent_an_operation_is_not_begun() -> None:
 
 
 def test_when_the_end_cannot_be_recorded_the_operation_is_told_as_done() -> None:
-    with pytest.raises(StoreFailed) as failed, an_auditor(Fails(after=1)).recorded("queue.set", "billing"):
+    with (
+        pytest.raises(StoreFailed) as failed,
+        an_auditor(Fails(after=1)).recorded("queue.set", "billing"),
+    ):
         pass
 
     assert "was done all the same" in str(failed.value.hint)

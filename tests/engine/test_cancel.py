@@ -21,7 +21,9 @@ ENDS = {EventName.SUCCEEDED, EventName.RETRY_SCHEDULED, EventName.DEAD_LETTERED,
 class Cancels:
     """Cancels the one task, just before or just after the store's next call of a verb."""
 
-    def __init__(self, world: World, verb: str, *, after: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, world: World, verb: str, *, after: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         self.refusals: list[TaskConflict] = []
         self.task_id = ""
         self._world = world
@@ -42,7 +44,9 @@ class Cancels:
     def cancel(self) -> None:
         now = self._world.clock.now()
         try:
-            self._world.store.cancel(self.task_id, now=now, op_id="op", expires_at=now + timedelta(days=30))
+            self._world.store.cancel(
+                self.task_id, now=now, op_id="op", expires_at=now + timedelta(days=30)
+            )
         except TaskConflict as refused:
             self.refusals.append(refused)
 
@@ -50,7 +54,8 @@ class Cancels:
 def a_world() -> World:
     """One whose handlers cover every way out."""
     world = World(
-        retry={"initial_backoff": "10s", "max_attempts": 2}, execution={"lease": "6s", "handler_timeout": "10m"}
+        retry={"initial_backoff": "10s", "max_attempts": 2},
+        execution={"lease": "6s", "handler_timeout": "10m"},
     )
 
     def slow(_order: str, ctx: TaskContext) -> None:
@@ -94,7 +99,9 @@ def stays_cancelled(world: World, task_id: str) -> None:
         ("dead_letter", "dies"),
     ],
 )
-def test_a_cancel_just_before_a_write_wins(verb: str, ref: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancel_just_before_a_write_wins(
+    verb: str, ref: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = a_world()
     cancels = Cancels(world, verb, after=False, monkeypatch=monkeypatch)
     cancels.task_id = world.submit(ref=ref)
@@ -105,7 +112,8 @@ def test_a_cancel_just_before_a_write_wins(verb: str, ref: str, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("verb", "ref", "status"), [("complete", "slow", Status.SUCCEEDED), ("dead_letter", "dies", Status.DEAD)]
+    ("verb", "ref", "status"),
+    [("complete", "slow", Status.SUCCEEDED), ("dead_letter", "dies", Status.DEAD)],
 )
 def test_a_cancel_after_the_end_loses_and_names_the_state(
     verb: str, ref: str, status: Status, monkeypatch: pytest.MonkeyPatch
@@ -118,7 +126,9 @@ def test_a_cancel_after_the_end_loses_and_names_the_state(
     assert world.task(cancels.task_id).status is status
 
 
-@pytest.mark.parametrize(("verb", "ref"), [("claim", "slow"), ("heartbeat", "slow"), ("reschedule", "fails")])
+@pytest.mark.parametrize(
+    ("verb", "ref"), [("claim", "slow"), ("heartbeat", "slow"), ("reschedule", "fails")]
+)
 def test_a_cancel_just_after_a_write_that_ends_nothing_wins(
     verb: str, ref: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +189,10 @@ def test_a_redrive_and_a_purge_that_saw_the_task_dead_find_it_cancelled_since() 
     redriver = world.parts.redriver()
     redriver.redrive(entry, op_id="first")
     world.store.cancel(task_id, now=world.clock.now(), op_id="op", expires_at=None)
-    for late in (lambda: redriver.redrive(entry, op_id="late"), lambda: redriver.purge(entry, op_id="late")):
+    for late in (
+        lambda: redriver.redrive(entry, op_id="late"),
+        lambda: redriver.purge(entry, op_id="late"),
+    ):
         with pytest.raises(TaskConflict):
             late()
     stays_cancelled(world, task_id)

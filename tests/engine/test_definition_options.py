@@ -1,4 +1,6 @@
-"""Where the options of a typed task stand: override over declared over definition over the file's defaults."""
+"""Where the options of a typed task stand: override over declared over definition over the file's
+defaults.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -47,16 +49,25 @@ def test_growth_is_deterministic_and_capped(backoff: Any, expected: list[float])
 def test_a_definition_that_gives_retry_gives_all_of_it() -> None:
     world = World()
     world.queues.put_declared(
-        "other", {}, {"retry": {"initial_backoff": "1h", "jitter": 0.9, "max_attempts": 9}}, expected_revision=0
+        "other",
+        {},
+        {"retry": {"initial_backoff": "1h", "jitter": 0.9, "max_attempts": 9}},
+        expected_revision=0,
     )
     options = failing(retry=Retry(max_attempts=3)).options
     retry = world.queues.settings("other", definition=options).retry
-    assert (retry.max_attempts, retry.backoff.initial, retry.backoff.jitter) == (3, timedelta(seconds=1), 0.0)
+    assert (retry.max_attempts, retry.backoff.initial, retry.backoff.jitter) == (
+        3,
+        timedelta(seconds=1),
+        0.0,
+    )
 
 
 def test_what_is_declared_for_the_queue_wins_over_the_definition_key_by_key() -> None:
     world = World(retry={"initial_backoff": "9s"})
-    assert waits(world, failing(retry=Retry(max_attempts=3, backoff="fixed", initial_backoff="2s")), 3) == [9, 9]
+    assert waits(
+        world, failing(retry=Retry(max_attempts=3, backoff="fixed", initial_backoff="2s")), 3
+    ) == [9, 9]
 
 
 def test_an_override_reaches_work_that_is_queued_under_a_definition() -> None:
@@ -126,11 +137,15 @@ def test_options_that_contradict_what_is_declared_are_left_out_and_told() -> Non
 
 def test_a_suspended_override_leaves_the_definition_in_force() -> None:
     world = World()
-    override = Override(layer={"execution": {"heartbeat": "off", "handler_timeout": "30s"}}, reason="incident")
+    override = Override(
+        layer={"execution": {"heartbeat": "off", "handler_timeout": "30s"}}, reason="incident"
+    )
     world.queues.put_override(QUEUE, override, expected_revision=0)
     world.configure(execution={"lease": "20s"})
     options = failing(timeout="50s").options
-    assert world.queues.settings(QUEUE, definition=options).execution.handler_timeout == timedelta(seconds=50)
+    assert world.queues.settings(QUEUE, definition=options).execution.handler_timeout == timedelta(
+        seconds=50
+    )
 
 
 def test_a_change_reaches_ten_queued_tasks_at_their_next_claim() -> None:

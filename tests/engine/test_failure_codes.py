@@ -1,4 +1,6 @@
-"""Every failure code that can be met in one process is met here, with the error type that goes with it."""
+"""Every failure code that can be met in one process is met here, with the error type that goes with
+it.
+"""
 
 import json
 from collections.abc import Callable
@@ -18,7 +20,7 @@ from rdq_core.stores.memory import MemoryStore
 from tests.engine.world import NOW_ONLY, QUEUE, World, raises
 from tests.handlers.mail import Mail, send_email
 
-# -- stored on the task -----------------------------------------------------------------------------------------------
+# -- stored on the task ----------------------------------------------------------------------------
 
 
 def not_registered(world: World) -> str:
@@ -173,7 +175,7 @@ def test_no_code_is_left_out() -> None:
     assert set(Code) - set(STORED.values()) == {Code.WORKER_SHUTDOWN, *NOT_IN_ONE_PROCESS}
 
 
-# -- raised to the caller ---------------------------------------------------------------------------------------------
+# -- raised to the caller --------------------------------------------------------------------------
 
 
 def unregistered_definition(world: World) -> object:
@@ -229,7 +231,9 @@ class Down(MemoryStore):
 
 
 def storage_down(world: World) -> object:
-    return Rdq(parts=replace(world.parts, store=Down(clock=world.clock, ids=world.ids))).submit(QUEUE, "charge", 1)
+    return Rdq(parts=replace(world.parts, store=Down(clock=world.clock, ids=world.ids))).submit(
+        QUEUE, "charge", 1
+    )
 
 
 def unknown_queue(world: World) -> object:
@@ -268,6 +272,12 @@ def test_the_caller_gets_the_code(scenario: Callable[[World], object]) -> None:
 
 
 def test_every_kind_of_error_is_met() -> None:
-    """But for a stale cursor, which only lists can meet, and a corrupt item, which is stored and reported."""
-    codes = {kind.default_code for kind in RdqError.__subclasses__() if kind.__module__ == RdqError.__module__}
+    """But for a stale cursor, which only lists can meet, and a corrupt item, which is stored and
+    reported.
+    """
+    codes = {
+        kind.default_code
+        for kind in RdqError.__subclasses__()
+        if kind.__module__ == RdqError.__module__
+    }
     assert codes - set(RAISED.values()) == {"stale_cursor"}

@@ -17,7 +17,10 @@ LEASE = timedelta(seconds=60)
 
 @pytest.fixture
 def world() -> World:
-    world = World(handlers={"charge": {"function": "charge-fn", "invocation": "async"}}, retry={"max_attempts": 3})
+    world = World(
+        handlers={"charge": {"function": "charge-fn", "invocation": "async"}},
+        retry={"max_attempts": 3},
+    )
     world.host = Host.SWEEPER
     return world
 
@@ -100,4 +103,7 @@ def test_a_function_that_is_not_there_is_unroutable(world: World) -> None:
     world.functions.answer(refused("ResourceNotFoundException"))
     task_id = world.submit()
     world.sweep()
-    assert (world.task(task_id).status, world.error(task_id).type) == (Status.DEAD, "rdq.Unroutable")
+    assert (world.task(task_id).status, world.error(task_id).type) == (
+        Status.DEAD,
+        "rdq.Unroutable",
+    )

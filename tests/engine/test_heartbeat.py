@@ -1,4 +1,6 @@
-"""The heartbeat: on a thread that no handler can stop, gone with its run, and harmless when it comes too late."""
+"""The heartbeat: on a thread that no handler can stop, gone with its run, and harmless when it
+comes too late.
+"""
 
 import asyncio
 import threading
@@ -136,7 +138,10 @@ def test_a_heartbeat_that_was_frozen_and_comes_later_does_nothing(
     until(lambda: heard == [True])
     assert (report.lost, report.completed) == (1, 0)
     assert world.task(task_id).result == b"second"
-    assert [attempt.outcome for attempt in world.attempts(task_id)] == [Outcome.LEASE_EXPIRED, Outcome.SUCCESS]
+    assert [attempt.outcome for attempt in world.attempts(task_id)] == [
+        Outcome.LEASE_EXPIRED,
+        Outcome.SUCCESS,
+    ]
 
 
 def test_rdq_s_own_threads_end_with_the_run() -> None:
@@ -157,7 +162,11 @@ def test_rdq_s_own_threads_end_with_the_run() -> None:
 
 def test_a_heartbeat_that_storage_refuses_is_told_and_tried_again() -> None:
     world = World(execution=LONG)
-    heartbeat, failures, beats = world.store.heartbeat, [StoreFailed("throttled", may_have_happened=False)], []
+    heartbeat, failures, beats = (
+        world.store.heartbeat,
+        [StoreFailed("throttled", may_have_happened=False)],
+        [],
+    )
 
     def flaky(claim: Claim, lease_expires_at: datetime) -> None:
         beats.append(1)
@@ -202,7 +211,10 @@ def test_without_a_heartbeat_the_handler_may_send_its_own() -> None:
 
 
 def test_a_handler_s_own_heartbeat_hears_that_the_lease_is_lost() -> None:
-    world, heard = World(execution={"lease": "60s", "handler_timeout": "50s", "heartbeat": "off"}), []
+    world, heard = (
+        World(execution={"lease": "60s", "handler_timeout": "50s", "heartbeat": "off"}),
+        [],
+    )
 
     def handler(_order: str, ctx: TaskContext) -> None:
         world.store.cancel(ctx.task.id, now=world.clock.now(), op_id="op", expires_at=None)

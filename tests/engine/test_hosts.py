@@ -32,7 +32,9 @@ def test_a_worker_and_a_sweeper_function_leave_each_other_s_tasks_alone() -> Non
     world.configure("mail", index_shards=1, dispatch={"host": "sweeper"})
     serves = (QUEUE, "mail")  # even where both look at both
     worker = world.parts.sweeper(a_registry(QUEUE, "charge", ran), serves=serves, worker="host:1")
-    function = world.parts.sweeper(a_registry("mail", "send", ran), serves=serves, worker="lambda:1", host=Host.SWEEPER)
+    function = world.parts.sweeper(
+        a_registry("mail", "send", ran), serves=serves, worker="lambda:1", host=Host.SWEEPER
+    )
     tasks = [world.submit("7", ref="charge"), world.submit("8", queue="mail", ref="send")]
     for host in (worker, function, worker):
         host.sweep(NOW_ONLY)
@@ -44,7 +46,9 @@ def test_a_host_touches_no_queue_that_it_does_not_serve() -> None:
     world = World()
     world.configure("mail", index_shards=1)
     task_id = world.submit(queue="mail", ref="send")
-    world.parts.sweeper(a_registry(QUEUE, "charge", []), serves=[QUEUE], worker="host:1").sweep(NOW_ONLY)
+    world.parts.sweeper(a_registry(QUEUE, "charge", []), serves=[QUEUE], worker="host:1").sweep(
+        NOW_ONLY
+    )
     assert world.task(task_id).status is Status.PENDING
 
 
@@ -80,7 +84,11 @@ def test_a_hundred_thousand_due_tasks_do_not_keep_another_queue_waiting() -> Non
 
 
 def test_a_backlog_of_followers_does_not_keep_another_queue_waiting() -> None:
-    world, started, release = World(dispatch={"concurrency": 2, "batch_size": 10}), [], threading.Event()
+    world, started, release = (
+        World(dispatch={"concurrency": 2, "batch_size": 10}),
+        [],
+        threading.Event(),
+    )
     world.configure("small", index_shards=1)
 
     def handler(order: str) -> None:
@@ -122,7 +130,9 @@ def test_two_sweepers_at_once_give_a_key_one_holder() -> None:
 
     world.handler(handler)
     tasks = [world.submit(key, concurrency_key=key) for key in "abc" * 20]
-    sweepers = [world.parts.sweeper(world.registry, serves=[QUEUE], worker=f"host:{n}") for n in range(2)]
+    sweepers = [
+        world.parts.sweeper(world.registry, serves=[QUEUE], worker=f"host:{n}") for n in range(2)
+    ]
 
     def sweep_on(number: int) -> None:
         sweepers[number].sweep(SweepLimits(horizon=timedelta(seconds=30), deadline=None))
@@ -138,7 +148,8 @@ def test_two_sweepers_at_once_give_a_key_one_holder() -> None:
 
 def test_no_key_has_two_holders_and_none_is_stuck_whatever_happens_to_its_tasks() -> None:
     world = World(
-        retry={"max_attempts": 2, "initial_backoff": "1s"}, execution={"lease": "6s", "handler_timeout": "5m"}
+        retry={"max_attempts": 2, "initial_backoff": "1s"},
+        execution={"lease": "6s", "handler_timeout": "5m"},
     )
     dice, running, overlaps = random.Random(4), Counter[str](), []
 
@@ -154,13 +165,19 @@ def test_no_key_has_two_holders_and_none_is_stuck_whatever_happens_to_its_tasks(
     world.handler(handler)
     tasks: list[str] = []
     for _ in range(500):
-        step = dice.choice(("submit", "submit", "sweep", "sweep", "crash", "cancel", "redrive", "wait"))
+        step = dice.choice(
+            ("submit", "submit", "sweep", "sweep", "crash", "cancel", "redrive", "wait")
+        )
         take_step(world, step, tasks, dice)
     for _ in range(200):
         world.sweep()
         world.clock.advance("7s")
     assert set(overlaps) == {1}
-    assert {world.task(task_id).status for task_id in tasks} <= {Status.SUCCEEDED, Status.DEAD, Status.CANCELLED}
+    assert {world.task(task_id).status for task_id in tasks} <= {
+        Status.SUCCEEDED,
+        Status.DEAD,
+        Status.CANCELLED,
+    }
 
 
 def claim_and_die(world: World) -> None:
@@ -168,7 +185,9 @@ def claim_and_die(world: World) -> None:
     now = world.clock.now()
     for candidate in world.store.candidates(QUEUE, 0, until=now, limit=100).items:
         grant = Grant(token=world.ids.token(), now=now, lease_expires_at=now + timedelta(seconds=6))
-        if candidate.status is Status.PENDING and isinstance(world.store.claim_keyed(candidate, grant), Claim):
+        if candidate.status is Status.PENDING and isinstance(
+            world.store.claim_keyed(candidate, grant), Claim
+        ):
             return
 
 

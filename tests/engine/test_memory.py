@@ -21,7 +21,9 @@ _LARGEST_SMALL_OBJECT: Final = 512
 
 
 class _Mallinfo(ctypes.Structure):
-    """glibc's account of its heap; `in_use` sums over all threads' arenas, `mapped` are blocks too large for them."""
+    """glibc's account of its heap; `in_use` sums over all threads' arenas, `mapped` are blocks too
+    large for them.
+    """
 
     _fields_ = [
         (name, ctypes.c_size_t)
@@ -30,7 +32,9 @@ class _Mallinfo(ctypes.Structure):
 
 
 def large_bytes_in_use() -> int:
-    """What Python has asked the C library for: whatever is too large for its own allocator. 0 where it isn't glibc."""
+    """What Python has asked the C library for: whatever is too large for its own allocator. 0 where
+    it isn't glibc.
+    """
     mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if mallinfo is None:
         return 0
@@ -46,7 +50,9 @@ class EndlessStore(MemoryStore):
         super().__init__(**parts)
         self._numbers = count()
 
-    def candidates(self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None) -> Page[Candidate]:
+    def candidates(
+        self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None
+    ) -> Page[Candidate]:
         items = [
             Candidate(
                 task_id=f"{next(self._numbers):026d}",
@@ -61,9 +67,19 @@ class EndlessStore(MemoryStore):
         return Page(items, next="more")
 
     def claim(self, candidate: Candidate, grant: Grant) -> Claim:
-        task = Task(id=candidate.task_id, queue=QUEUE, handler_ref="charge", payload=b"order", created_at=grant.now)
+        task = Task(
+            id=candidate.task_id,
+            queue=QUEUE,
+            handler_ref="charge",
+            payload=b"order",
+            created_at=grant.now,
+        )
         return Claim(
-            task=task, token=grant.token, fencing_token=2, claimed_at=grant.now, lease_expires_at=grant.lease_expires_at
+            task=task,
+            token=grant.token,
+            fencing_token=2,
+            claimed_at=grant.now,
+            lease_expires_at=grant.lease_expires_at,
         )
 
     def dead_letter(self, *_arguments: Any, **_options: Any) -> None:

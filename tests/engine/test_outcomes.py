@@ -1,4 +1,6 @@
-"""Whatever a handler does to end, the task has an attempt on record that can be stored, read and shown."""
+"""Whatever a handler does to end, the task has an attempt on record that can be stored, read and
+shown.
+"""
 
 import json
 import threading
@@ -59,7 +61,9 @@ def test_every_error_text_can_be_stored_and_the_task_ends_in_the_dlq(name: str) 
 
 
 @pytest.mark.parametrize("crash", [SystemExit(1), KeyboardInterrupt()])
-def test_what_would_end_a_program_ends_in_the_dlq_when_the_budget_is_spent(crash: BaseException) -> None:
+def test_what_would_end_a_program_ends_in_the_dlq_when_the_budget_is_spent(
+    crash: BaseException,
+) -> None:
     world = World(retry={"max_attempts": 3, "initial_backoff": "1s"})
     world.handler(raises(crash))
     task_id = world.submit()
@@ -72,7 +76,9 @@ def test_what_would_end_a_program_ends_in_the_dlq_when_the_budget_is_spent(crash
 
 
 @pytest.mark.parametrize("crash", [KeyError("4111"), SystemExit(1)])
-def test_validation_that_raises_what_it_likes_is_the_attempt_s_failure(crash: BaseException) -> None:
+def test_validation_that_raises_what_it_likes_is_the_attempt_s_failure(
+    crash: BaseException,
+) -> None:
     from pydantic import BaseModel, field_validator
 
     class Order(BaseModel):

@@ -31,17 +31,36 @@ def caused_by(cause: Exception) -> RdqError:
 LARGE: Final = PAYLOAD * 100_000
 REFUSED: Final[dict[str, Callable[[Embedded], object]]] = {
     "a payload that is too large": lambda local: local.rdq.submit(QUEUE, "succeeds", LARGE),
-    "a payload that is no data": lambda local: local.rdq.submit(QUEUE, "succeeds", {"card": {PAYLOAD}.pop}),
-    "a number that is none": lambda local: local.rdq.submit(QUEUE, "succeeds", {"card": [PAYLOAD, float("nan")]}),
-    "a header that is no text": lambda local: local.rdq.submit(QUEUE, "succeeds", 1, headers={"card": [PAYLOAD]}),  # type: ignore[dict-item]
-    "a header that is too large": lambda local: local.rdq.submit(QUEUE, "succeeds", 1, headers={"card": LARGE}),
-    "a reserved header": lambda local: local.rdq.submit(QUEUE, "succeeds", 1, headers={"rdq.card": PAYLOAD}),
-    "a target that is too long": lambda local: local.rdq.submit(QUEUE, "succeeds", 1, target=PAYLOAD * 50),
-    "a queue that isn't there": lambda local: local.rdq.submit("biling", "succeeds", PAYLOAD, **SOLD),
+    "a payload that is no data": lambda local: local.rdq.submit(
+        QUEUE, "succeeds", {"card": {PAYLOAD}.pop}
+    ),
+    "a number that is none": lambda local: local.rdq.submit(
+        QUEUE, "succeeds", {"card": [PAYLOAD, float("nan")]}
+    ),
+    "a header that is no text": lambda local: local.rdq.submit(
+        QUEUE,
+        "succeeds",
+        1,
+        headers={"card": [PAYLOAD]},  # type: ignore[dict-item]
+    ),
+    "a header that is too large": lambda local: local.rdq.submit(
+        QUEUE, "succeeds", 1, headers={"card": LARGE}
+    ),
+    "a reserved header": lambda local: local.rdq.submit(
+        QUEUE, "succeeds", 1, headers={"rdq.card": PAYLOAD}
+    ),
+    "a target that is too long": lambda local: local.rdq.submit(
+        QUEUE, "succeeds", 1, target=PAYLOAD * 50
+    ),
+    "a queue that isn't there": lambda local: local.rdq.submit(
+        "biling", "succeeds", PAYLOAD, **SOLD
+    ),
     "an id that is elsewhere": lambda local: _twice(local),  # noqa: PLW0108 - it is defined below
     "a payload of another type": lambda local: pays.submit(local.rdq, {"card": PAYLOAD}, **SOLD),  # type: ignore[arg-type]
     "a result of another type": lambda local: _misread(local),  # noqa: PLW0108 - the same
-    "a delay that is none": lambda local: local.rdq.submit(QUEUE, "succeeds", PAYLOAD, delay="soon", **SOLD),
+    "a delay that is none": lambda local: local.rdq.submit(
+        QUEUE, "succeeds", PAYLOAD, delay="soon", **SOLD
+    ),
 }
 
 
@@ -87,8 +106,14 @@ def test_an_error_that_repeats_it_is_seen(error: RdqError) -> None:
     assert found_in(" ".join(told_of(error))) == {PAYLOAD}
 
 
-FAILS: Final[dict[str, set[str]]] = {"misreads": set(), "returns-nonsense": set(), "exits": set(), "fails": {MESSAGE}}
-"""Handlers, and what a task's history has of the secrets: what an exception says is what it is for."""
+FAILS: Final[dict[str, set[str]]] = {
+    "misreads": set(),
+    "returns-nonsense": set(),
+    "exits": set(),
+    "fails": {MESSAGE},
+}
+"""Handlers, and what a task's history has of the secrets: what an exception says is what it is for.
+"""
 
 
 @pytest.mark.parametrize("ref", FAILS)

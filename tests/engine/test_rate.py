@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from rdq_core.config.settings import RateLimit
 from rdq_core.engine.sweep import SweepLimits
-from tests.engine.test_lane import OneBucket, a_limited_world
+from tests.engine.test_admission import OneBucket, a_limited_world
 from tests.engine.world import NOW_ONLY, QUEUE, sleeps_until
 
 
@@ -57,7 +57,9 @@ def test_tokens_that_nobody_needed_do_not_add_up_with_a_later_burst() -> None:
             world.submit(f"late {number}", ref="note")
 
     sleeps_until(world, timedelta(seconds=5), late_work)
-    report = world.sweep(SweepLimits(horizon=None, deadline=world.clock.now() + timedelta(seconds=6)))
+    report = world.sweep(
+        SweepLimits(horizon=None, deadline=world.clock.now() + timedelta(seconds=6))
+    )
     assert report.contended == 8
     assert len(ran) <= 8 + 8  # the bucket's burst at the fifth second, and its rate until the sixth
 
@@ -80,7 +82,9 @@ def test_a_limit_that_comes_later_finds_no_tokens_from_before() -> None:
             world.submit(f"late {number}")
 
     sleeps_until(world, timedelta(seconds=2), limited)
-    report = world.sweep(SweepLimits(horizon=None, deadline=world.clock.now() + timedelta(seconds=5)))
+    report = world.sweep(
+        SweepLimits(horizon=None, deadline=world.clock.now() + timedelta(seconds=5))
+    )
     assert world.told.errors == []
     assert (report.contended, report.completed, bucket.requests > 0) == (8, 1, True)
 

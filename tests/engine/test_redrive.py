@@ -38,7 +38,9 @@ def test_an_edit_mends_a_misspelt_ref_and_drops_a_pin() -> None:
     world = World(version_mismatch="dead-letter")
     world.handler(lambda order: order, version="v3")
     entry = a_dead_task(world, ref="chrge", handler_version="v1")
-    world.parts.redriver().redrive(entry, Edit(handler_ref="charge", unpin=True, payload=b"mended"), op_id="op")
+    world.parts.redriver().redrive(
+        entry, Edit(handler_ref="charge", unpin=True, payload=b"mended"), op_id="op"
+    )
     assert world.sweep().completed == 1
     assert world.task(entry.task_id).result == b"mended"
 

@@ -1,4 +1,6 @@
-"""Deleting a queue: refused submits, swept on, found empty twice, and watched afterwards. Time is moved."""
+"""Deleting a queue: refused submits, swept on, found empty twice, and watched afterwards. Time is
+moved.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +13,7 @@ from rdq_core import Abort
 from rdq_core.config.settings import QueueSettings
 from rdq_core.config.stored import StoredQueue
 from rdq_core.domain.task import Status
-from rdq_core.engine.audit import Principal
+from rdq_core.engine.auditor import Principal
 from rdq_core.engine.removal import REFUSES_FOR
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import CorruptItem, QueueNotFound, StoreFailed
@@ -60,15 +62,21 @@ def deleted(world: World) -> World:
 
 def put_behind_its_back(world: World) -> str:
     """A task of a submitter whose configuration is old."""
-    return world.store.submit(a_task(queue=QUEUE, handler_ref="charge", payload=b"late"), shards=1).task.id
+    return world.store.submit(
+        a_task(queue=QUEUE, handler_ref="charge", payload=b"late"), shards=1
+    ).task.id
 
 
 def audited(world: World) -> list[tuple[str, str]]:
-    records = world.audit.records(QUEUE, since=world.clock.now() - timedelta(days=300), before="Z" * 26, limit=99)
+    records = world.audit.records(
+        QUEUE, since=world.clock.now() - timedelta(days=300), before="Z" * 26, limit=99
+    )
     return [(record.operation, str(record.phase)) for record in reversed(records)]
 
 
-def test_an_empty_queue_becomes_a_tombstone_after_six_minutes_and_two_readings(world: World) -> None:
+def test_an_empty_queue_becomes_a_tombstone_after_six_minutes_and_two_readings(
+    world: World,
+) -> None:
     delete(world)
     world.clock.advance(REFUSES_FOR - timedelta(seconds=3))
     world.sweep(LONG_ENOUGH)
@@ -140,7 +148,9 @@ def test_a_task_between_the_two_readings_begins_them_again(world: World) -> None
     assert not stored(world).is_deleted
 
 
-def test_a_task_found_under_a_tombstone_opens_the_queue_again_with_an_alarm_and_is_run(world: World) -> None:
+def test_a_task_found_under_a_tombstone_opens_the_queue_again_with_an_alarm_and_is_run(
+    world: World,
+) -> None:
     deleted(world)
     done: list[str] = []
     world.handler(kept_in(done))
@@ -154,7 +164,10 @@ def test_a_task_found_under_a_tombstone_opens_the_queue_again_with_an_alarm_and_
     assert done == ["late"]
     alarms = [error for where, error in world.told.errors if where == f"deletion of queue {QUEUE}"]
     assert ["a task was found in it" in str(alarm) for alarm in alarms] == [True]
-    assert audited(world)[2:] == [("queue.delete.reopen", "intent"), ("queue.delete.reopen", "done")]
+    assert audited(world)[2:] == [
+        ("queue.delete.reopen", "intent"),
+        ("queue.delete.reopen", "done"),
+    ]
 
 
 def looks(world: World, *, every: str, times: int) -> int:
@@ -189,7 +202,9 @@ def test_a_queue_that_is_declared_again_between_the_readings_stays(world: World)
     world.submit()
 
 
-def test_a_store_that_does_not_answer_stops_no_sweep_and_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_does_not_answer_stops_no_sweep_and_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     delete(world)
     world.clock.advance(REFUSES_FOR)
     done: list[str] = []
@@ -214,7 +229,9 @@ def test_a_queue_whose_shards_nobody_counted_is_looked_at_all_the_same(world: Wo
     world.clock.advance(REFUSES_FOR)
     uncounted = replace(stored(world), shards_ever=0)
 
-    assert not world.parts.removals(world.parts.auditor(Principal("ann"))).finish(uncounted, world.parts.idle)
+    assert not world.parts.removals(world.parts.auditor(Principal("ann"))).finish(
+        uncounted, world.parts.idle
+    )
 
 
 def test_an_operator_who_asks_again_in_time_ends_the_deletion(world: World) -> None:
@@ -234,7 +251,9 @@ def test_an_override_that_a_deploy_contradicts_is_told_once(world: World) -> Non
     from rdq_core.config.stored import Override
 
     world.queues.put_override(
-        QUEUE, Override(layer={"execution": {"heartbeat": "20s"}}, reason="slow disk"), expected_revision=0
+        QUEUE,
+        Override(layer={"execution": {"heartbeat": "20s"}}, reason="slow disk"),
+        expected_revision=0,
     )
     world.configure(execution={"lease": "10s", "handler_timeout": "9s"})
     done: list[str] = []
@@ -246,7 +265,9 @@ def test_an_override_that_a_deploy_contradicts_is_told_once(world: World) -> Non
 
     assert done == ["order"]
     told = [str(error) for _, error in world.told.errors]
-    assert told == [f"queues.{QUEUE}: what people set contradicts what was declared since, and is left out"]
+    assert told == [
+        f"queues.{QUEUE}: what people set contradicts what was declared since, and is left out"
+    ]
 
 
 def test_configuration_that_cannot_be_read_stops_its_own_queue_only(
@@ -272,7 +293,7 @@ def test_configuration_that_cannot_be_read_stops_its_own_queue_only(
     ]
 
 
-# -- on DynamoDB ----------------------------------------------------------------------------------------------------
+# -- on DynamoDB -----------------------------------------------------------------------------------
 
 
 def on_tables(dynamo: Dynamo, parts: Parts, clock: FrozenClock) -> Any:

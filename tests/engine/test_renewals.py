@@ -1,4 +1,6 @@
-"""Sweeps look after what overdue tasks carry: of every queue they serve, a little at a time, once a day."""
+"""Sweeps look after what overdue tasks carry: of every queue they serve, a little at a time, once a
+day.
+"""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -67,7 +69,9 @@ def test_each_task_is_looked_after_once_a_day_however_often_the_queue_is_swept(
     assert renewed.ids == [task_id] * 2
 
 
-def test_work_that_another_kind_of_host_serves_is_renewed_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_another_kind_of_host_serves_is_renewed_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     renewed = Renewed(world, monkeypatch)
     world.configure("elsewhere", dispatch={"host": "sweeper"})
     task_id = world.submit(queue="elsewhere")
@@ -91,7 +95,9 @@ def test_a_large_backlog_is_renewed_over_several_cycles_and_keeps_no_claim_waiti
     assert (set(renewed.ids), len(renewed.ids)) == (ids, 130)
 
 
-def test_a_queue_whose_work_is_done_in_time_costs_nothing_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_whose_work_is_done_in_time_costs_nothing_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     renewed = Renewed(world, monkeypatch)
     reads: list[object] = []
     candidates = world.store.candidates
@@ -121,11 +127,16 @@ def test_work_behind_a_backlog_of_weeks_is_renewed_while_it_waits(
     assert len(renewed.ids) >= 20
 
 
-def test_what_cannot_be_renewed_is_told_and_stops_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_renewed_is_told_and_stops_nobody(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     renewed = Renewed(world, monkeypatch)
     paused(world)
     damaged, unlucky, *others = [world.submit() for _ in range(6)]
-    failures = {damaged: CorruptItem("unreadable", task_id=damaged), unlucky: StoreFailed("x", may_have_happened=False)}
+    failures = {
+        damaged: CorruptItem("unreadable", task_id=damaged),
+        unlucky: StoreFailed("x", may_have_happened=False),
+    }
     renewed.fails = failures.get
     later(world, "30d")
     assert sorted(renewed.ids) == sorted(others)

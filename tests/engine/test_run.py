@@ -28,7 +28,9 @@ def test_a_call_that_succeeds_keeps_what_it_returned() -> None:
         b'{"charged":7}',
         "application/json",
     )
-    assert [(attempt.attempt_no, attempt.outcome) for attempt in task.attempts] == [(1, Outcome.SUCCESS)]
+    assert [(attempt.attempt_no, attempt.outcome) for attempt in task.attempts] == [
+        (1, Outcome.SUCCESS)
+    ]
 
 
 def test_a_failed_call_waits_for_its_backoff_and_is_tried_again() -> None:
@@ -124,7 +126,9 @@ def test_a_mapper_is_authoritative_even_over_a_return() -> None:
     world = World()
     world.handler(
         lambda _order: {"status": "FAILED"},
-        outcome=lambda value, _error: Outcome.PERMANENT_FAILURE if value["status"] == "FAILED" else None,
+        outcome=lambda value, _error: (
+            Outcome.PERMANENT_FAILURE if value["status"] == "FAILED" else None
+        ),
     )
     world.submit()
     assert world.sweep().dead_lettered == 1
@@ -134,7 +138,10 @@ def test_a_handler_that_nobody_has_is_dead_at_once_and_never_loops() -> None:
     world = World()
     task_id = world.submit(ref="misspelt")
     assert world.sweep().dead_lettered == 1
-    assert (world.error(task_id).type, world.error(task_id).code) == ("rdq.Unroutable", "task_not_registered")
+    assert (world.error(task_id).type, world.error(task_id).code) == (
+        "rdq.Unroutable",
+        "task_not_registered",
+    )
     assert world.attempts(task_id)[0].outcome is Outcome.PERMANENT_FAILURE
 
 
@@ -147,7 +154,9 @@ def test_a_handler_that_nobody_has_is_dead_at_once_and_never_loops() -> None:
         ("run-latest", "v2", Status.SUCCEEDED),
     ],
 )
-def test_a_pin_to_another_version_is_decided_by_the_queue(policy: str, pin: str | None, status: Status) -> None:
+def test_a_pin_to_another_version_is_decided_by_the_queue(
+    policy: str, pin: str | None, status: Status
+) -> None:
     world = World(version_mismatch=policy)
     world.handler(lambda _order: None, version="v3")
     task_id = world.submit(handler_version=pin)
@@ -170,7 +179,9 @@ def test_a_payload_that_does_not_fit_is_dead_at_the_first_attempt_and_is_not_quo
     assert "secret" not in str(world.error(task_id))
 
 
-def test_a_budget_that_was_lowered_below_what_is_spent_ends_the_task_without_another_attempt() -> None:
+def test_a_budget_that_was_lowered_below_what_is_spent_ends_the_task_without_another_attempt() -> (
+    None
+):
     world = World(retry=RETRY)
     world.handler(raises(ConnectionError()))
     task_id = world.submit()
@@ -180,7 +191,11 @@ def test_a_budget_that_was_lowered_below_what_is_spent_ends_the_task_without_ano
     world.sweep()
     task = world.task(task_id)
     assert task.failure is not None
-    assert (task.status, task.failure.code, len(task.attempts)) == (Status.DEAD, "task_attempts_exhausted", 1)
+    assert (task.status, task.failure.code, len(task.attempts)) == (
+        Status.DEAD,
+        "task_attempts_exhausted",
+        1,
+    )
 
 
 @pytest.mark.parametrize("crash", [SystemExit(3), KeyboardInterrupt("secret"), GeneratorExit()])
@@ -189,7 +204,10 @@ def test_a_base_exception_is_contained_and_its_value_is_not_kept(crash: BaseExce
     world.handler(raises(crash))
     task_id = world.submit()
     assert world.sweep().rescheduled == 1
-    assert (world.error(task_id).code, world.error(task_id).type) == ("task_handler_panicked", "rdq.HandlerCrashed")
+    assert (world.error(task_id).code, world.error(task_id).type) == (
+        "task_handler_panicked",
+        "rdq.HandlerCrashed",
+    )
     assert "secret" not in str(world.error(task_id))
 
 
@@ -198,10 +216,15 @@ def test_a_result_over_the_limit_is_a_permanent_failure() -> None:
     world.handler(lambda _order: b"x" * (1024 * 1024 + 1))
     task_id = world.submit()
     world.sweep()
-    assert (world.task(task_id).status, world.error(task_id).code) == (Status.DEAD, "task_output_too_large")
+    assert (world.task(task_id).status, world.error(task_id).code) == (
+        Status.DEAD,
+        "task_output_too_large",
+    )
 
 
-def test_a_result_that_the_store_cannot_hold_is_a_permanent_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_that_the_store_cannot_hold_is_a_permanent_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World()
     world.handler(lambda _order: b"x" * 500_000)
 
@@ -222,7 +245,10 @@ def test_a_result_that_is_no_data_is_a_permanent_failure() -> None:
     world.handler(lambda _order: {object()})
     task_id = world.submit()
     world.sweep()
-    assert (world.task(task_id).status, world.error(task_id).code) == (Status.DEAD, "task_output_invalid")
+    assert (world.task(task_id).status, world.error(task_id).code) == (
+        Status.DEAD,
+        "task_output_invalid",
+    )
 
 
 def test_async_handlers_run_and_their_failures_count() -> None:
@@ -413,7 +439,16 @@ def test_the_context_tells_what_makes_a_handler_idempotent() -> None:
     seen: list[object] = []
 
     def handler(order: bytes, ctx: TaskContext) -> None:
-        seen.extend([order, ctx.payload, ctx.idempotency_key, ctx.attempt_no, ctx.fencing_token, ctx.remaining()])
+        seen.extend(
+            [
+                order,
+                ctx.payload,
+                ctx.idempotency_key,
+                ctx.attempt_no,
+                ctx.fencing_token,
+                ctx.remaining(),
+            ]
+        )
 
     world.handler(handler)
     task_id = world.submit(b"\x00\xff")
@@ -443,4 +478,7 @@ def test_a_storage_failure_while_settling_is_told_and_the_lease_recovers_the_tas
     assert [where for where, _ in world.told.errors] == [f"settling task {task_id}"]
     world.clock.advance("60s")
     assert world.sweep().completed == 1
-    assert [attempt.outcome for attempt in world.attempts(task_id)] == [Outcome.LEASE_EXPIRED, Outcome.SUCCESS]
+    assert [attempt.outcome for attempt in world.attempts(task_id)] == [
+        Outcome.LEASE_EXPIRED,
+        Outcome.SUCCESS,
+    ]

@@ -1,4 +1,6 @@
-"""Canaries in whatever may be private, through every transition: found nowhere they may not be, and seen elsewhere."""
+"""Canaries in whatever may be private, through every transition: found nowhere they may not be, and
+seen elsewhere.
+"""
 
 import base64
 import json
@@ -12,7 +14,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 
 from rdq_core import Abort, Registry, RetryAfter, TaskContext
 from rdq_core.domain.lifecycle import Edit
-from rdq_core.engine.audit import Principal
+from rdq_core.engine.auditor import Principal
 from rdq_core.engine.events import Event, EventName
 from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import SweepLimits
@@ -160,20 +162,35 @@ def _expire(local: Embedded) -> None:
     """A dead row is gone, as the stream tells it."""
     (record,) = event("dynamodb_stream")["Records"]
     row = record["dynamodb"].pop("NewImage")
-    private = {"p": {"B": base64.b64encode(PAYLOAD.encode()).decode()}, "m": {"S": json.dumps(SOLD)}}
-    record["dynamodb"]["OldImage"] = {**row, "status": {"S": "DEAD"}, "f": {"S": "declined"}, **private}
-    record |= {"eventName": "REMOVE", "userIdentity": {"type": "Service", "principalId": "dynamodb.amazonaws.com"}}
+    private = {
+        "p": {"B": base64.b64encode(PAYLOAD.encode()).decode()},
+        "m": {"S": json.dumps(SOLD)},
+    }
+    record["dynamodb"]["OldImage"] = {
+        **row,
+        "status": {"S": "DEAD"},
+        "f": {"S": "declined"},
+        **private,
+    }
+    record |= {
+        "eventName": "REMOVE",
+        "userIdentity": {"type": "Service", "principalId": "dynamodb.amazonaws.com"},
+    }
     host = FunctionHost(parts=local.parts, metrics=MetricsSink("test"), start=lambda *_: None)
     KickFunction(host).clean_up({"Records": [record]})
 
 
 def collect(local: Embedded, told: Told, outlets: Outlets) -> None:
-    """What doesn't come out by itself: metrics at the end of an invocation, and the audit log when it is read."""
+    """What doesn't come out by itself: metrics at the end of an invocation, and the audit log when
+    it is read.
+    """
     told.metrics.flush()
     outlets.hear("audit", *local.parts.audit_desk().list(QUEUE, page_size=500)["items"])
 
 
-def test_no_transition_tells_what_is_private(told: tuple[Embedded, Told], capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_transition_tells_what_is_private(
+    told: tuple[Embedded, Told], capsys: pytest.CaptureFixture[str]
+) -> None:
     local, sink = told
     with Outlets(capsys) as outlets:
         live(local)
@@ -183,11 +200,13 @@ def test_no_transition_tells_what_is_private(told: tuple[Embedded, Told], capsys
     assert outlets.leaks() == set()
 
 
-# -- the canaries are seen ------------------------------------------------------------------------------------------
+# -- the canaries are seen -------------------------------------------------------------------------
 
 
 def _in_the_audit_log(local: Embedded, _told: Told, secret: str) -> None:
-    with local.parts.auditor(Principal("ann")).recorded("dlq.redrive", QUEUE, detail={"note": secret}):
+    with local.parts.auditor(Principal("ann")).recorded(
+        "dlq.redrive", QUEUE, detail={"note": secret}
+    ):
         pass
 
 
@@ -197,15 +216,22 @@ def _in_an_error(_local: Embedded, _told: Told, secret: str) -> None:
 
 
 PLANTED: Final[dict[str, tuple[str, Callable[[Embedded, Told, str], object]]]] = {
-    "a log's message": ("log", lambda _local, _told, secret: logging.getLogger(LOGGER).debug("claimed %s", secret)),
+    "a log's message": (
+        "log",
+        lambda _local, _told, secret: logging.getLogger(LOGGER).debug("claimed %s", secret),
+    ),
     "a log's field": (
         "log",
-        lambda _local, _told, secret: logging.getLogger(LOGGER).debug("claimed", extra={"body": secret}),
+        lambda _local, _told, secret: logging.getLogger(LOGGER).debug(
+            "claimed", extra={"body": secret}
+        ),
     ),
     "an error's message in a log": ("log", _in_an_error),
     "a metric's dimension": (
         "metric",
-        lambda _local, told, secret: told.metrics.measure("lost", 1, MetricUnit.Count, queue=secret),
+        lambda _local, told, secret: told.metrics.measure(
+            "lost", 1, MetricUnit.Count, queue=secret
+        ),
     ),
     "an audit record": ("audit", _in_the_audit_log),
     "standard output": ("stdout", lambda _local, _told, secret: sys.stdout.write(f"{secret}\n")),
@@ -228,12 +254,23 @@ def test_a_secret_that_gets_out_is_seen(capsys: pytest.CaptureFixture[str], plac
 @pytest.mark.parametrize("before", ["", "a", "ab", "abc"])
 def test_a_secret_is_seen_in_any_disguise(secret: str, before: str) -> None:
     raw = f"{before}{secret}, paid".encode()
-    disguises = (base64.b64encode(raw), base64.urlsafe_b64encode(raw), raw.hex().encode(), raw.hex().upper().encode())
+    disguises = (
+        base64.b64encode(raw),
+        base64.urlsafe_b64encode(raw),
+        raw.hex().encode(),
+        raw.hex().upper().encode(),
+    )
     assert [found_in(f"told: {each.decode()}") for each in (raw, *disguises)] == [{secret}] * 5
 
 
 def test_what_is_harmless_is_not_taken_for_a_secret() -> None:
-    assert found_in(base64.b64encode(b"a payload and a header, and nothing else").decode() + " canary-payload") == set()
+    assert (
+        found_in(
+            base64.b64encode(b"a payload and a header, and nothing else").decode()
+            + " canary-payload"
+        )
+        == set()
+    )
 
 
 @pytest.mark.parametrize(("level", "tells"), [(logging.NOTSET, False), (logging.DEBUG, True)])

@@ -1,4 +1,6 @@
-"""Stopping: by a signal, by a deadline, with any time left or none. No budget is spent, and nothing is kept back."""
+"""Stopping: by a signal, by a deadline, with any time left or none. No budget is spent, and nothing
+is kept back.
+"""
 
 import asyncio
 import signal
@@ -144,7 +146,9 @@ def test_a_task_that_was_claimed_as_the_stop_came_is_released_and_its_handler_ne
     assert_released(world, task_id)
 
 
-def test_a_candidate_whose_thread_starts_after_the_stop_is_not_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_candidate_whose_thread_starts_after_the_stop_is_not_claimed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world, stop = World(), Stop()
     world.handler(lambda _order: None)
     world.submit()

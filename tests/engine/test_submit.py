@@ -21,7 +21,11 @@ from tests.engine.world import QUEUE, World
         (None, b"null", "application/json"),
         (0, b"0", "application/json"),
         ({"price": Decimal("1.10")}, b'{"price":"1.10"}', "application/json"),
-        ({"at": datetime(2026, 1, 2, tzinfo=UTC)}, b'{"at":"2026-01-02T00:00:00Z"}', "application/json"),
+        (
+            {"at": datetime(2026, 1, 2, tzinfo=UTC)},
+            b'{"at":"2026-01-02T00:00:00Z"}',
+            "application/json",
+        ),
     ],
 )
 def test_every_form_of_payload_has_its_bytes_and_content_type(
@@ -32,7 +36,9 @@ def test_every_form_of_payload_has_its_bytes_and_content_type(
     assert (task.payload, task.payload_content_type) == (stored, content_type)
 
 
-@pytest.mark.parametrize("payload", [{1, 2}, object(), {"x": {3}}, {"deep": [float("nan")]}, "\ud800"])
+@pytest.mark.parametrize(
+    "payload", [{1, 2}, object(), {"x": {3}}, {"deep": [float("nan")]}, "\ud800"]
+)
 def test_a_payload_that_is_no_data_is_refused(payload: object) -> None:
     world = World()
     with pytest.raises(InputInvalid, match=r"^payload: "):
@@ -75,7 +81,9 @@ def test_nan_is_refused_where_pydantic_would_write_null(payload: object, path: s
 
 def test_what_a_model_keeps_to_itself_may_be_nan() -> None:
     world = World()
-    assert world.task(world.submit(Reading())).payload == b'{"When":"noon","values":{},"unknown":null}'
+    assert (
+        world.task(world.submit(Reading())).payload == b'{"When":"noon","values":{},"unknown":null}'
+    )
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,10 @@ def test_a_queue_with_a_large_backlog_does_not_keep_another_waiting() -> None:
     for _ in range(500):
         world.submit()
     world.submit(queue="small")
-    assert world.sweep(SweepLimits(horizon=timedelta(0), linger=timedelta(0), max_tasks=20)).claimed <= 20
+    assert (
+        world.sweep(SweepLimits(horizon=timedelta(0), linger=timedelta(0), max_tasks=20)).claimed
+        <= 20
+    )
     assert "small" in started
 
 
@@ -171,7 +174,12 @@ def test_a_worker_that_was_idle_for_days_still_sees_what_comes() -> None:
     world.parts = replace(world.parts, idle=SleepsForHours(world))
     world.handler(lambda _order: None)
     world.submit(run_at=world.clock.now() + timedelta(days=3))
-    assert world.sweep(SweepLimits(horizon=None, deadline=world.clock.now() + timedelta(days=4))).completed == 1
+    assert (
+        world.sweep(
+            SweepLimits(horizon=None, deadline=world.clock.now() + timedelta(days=4))
+        ).completed
+        == 1
+    )
 
 
 def test_nothing_is_claimed_after_the_deadline() -> None:
@@ -203,7 +211,9 @@ def test_a_candidate_that_another_host_took_is_counted_and_costs_no_attempt() ->
     assert len(world.attempts(task_id)) == 1
 
 
-def test_a_row_that_cannot_be_read_is_told_and_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_that_cannot_be_read_is_told_and_stops_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World()
     world.handler(lambda _order: None)
     bad, good = world.submit(), world.submit()
@@ -221,7 +231,9 @@ def test_a_row_that_cannot_be_read_is_told_and_stops_nobody(monkeypatch: pytest.
     assert world.told.errors[0][0] == f"claiming task {bad}"
 
 
-def test_one_shard_that_cannot_be_read_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_shard_that_cannot_be_read_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World(index_shards=3)
     world.handler(lambda _order: None)
     for _ in range(30):
@@ -262,7 +274,8 @@ def test_two_sweeps_at_once_run_each_task_once() -> None:
         world.submit(f"order {number}")
     threads = [
         threading.Thread(
-            target=world.parts.sweeper(world.registry, serves=[QUEUE], worker=f"host:{n}").sweep, args=(NOW_ONLY,)
+            target=world.parts.sweeper(world.registry, serves=[QUEUE], worker=f"host:{n}").sweep,
+            args=(NOW_ONLY,),
         )
         for n in range(4)
     ]
@@ -280,7 +293,10 @@ def test_a_report_tells_each_queue_apart() -> None:
     world.submit()
     world.submit(queue="mail")
     report = world.sweeper.sweep(NOW_ONLY)
-    assert {queue: counts.completed for queue, counts in report.queues.items()} == {QUEUE: 1, "mail": 1}
+    assert {queue: counts.completed for queue, counts in report.queues.items()} == {
+        QUEUE: 1,
+        "mail": 1,
+    }
 
 
 class NeverDone:
@@ -297,7 +313,7 @@ class NeverDone:
 
 def test_work_besides_is_gone_on_with_each_second_and_never_in_a_spin() -> None:
     world = World()
-    chores, looks, settings = NeverDone(world), [], world.queues.settings
+    background_work, looks, settings = NeverDone(world), [], world.queues.settings
 
     def counted(queue: str, **options: Any) -> QueueSettings:
         looks.append(queue)
@@ -306,6 +322,6 @@ def test_work_besides_is_gone_on_with_each_second_and_never_in_a_spin() -> None:
         return settings(queue, **options)
 
     world.queues.settings = counted  # type: ignore[method-assign]
-    world.sweeper._parts = replace(world.sweeper._parts, chores=chores)
+    world.sweeper._parts = replace(world.sweeper._parts, background_work=background_work)
     world.sweep(SweepLimits(horizon=None, deadline=world.clock.now() + timedelta(seconds=5)))
-    assert chores.slices == 5
+    assert background_work.slices == 5

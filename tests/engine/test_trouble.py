@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rdq_core import Outcome, Status
-from rdq_core.engine.lane import Lane
+from rdq_core.engine.admission import Admission
 from rdq_core.engine.reconcile import Reconciler, Reconcilers
 from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import SweepLimits, _Sweep
@@ -28,21 +28,28 @@ def no_thread_named(monkeypatch: pytest.MonkeyPatch, prefix: str, *, times: int)
     monkeypatch.setattr(threading.Thread, "start", refused)
 
 
-def test_a_run_whose_thread_cannot_be_started_gives_everything_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_thread_cannot_be_started_gives_everything_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World(dispatch={"concurrency": 1})
     world.configure("mail", index_shards=1)
     world.handler(lambda _order: None)
     first, second = world.submit(concurrency_key="ann"), world.submit(queue="mail")
     no_thread_named(monkeypatch, f"rdq-run-{first}", times=1)
     assert world.sweep().completed == 1
-    assert (world.task(first).status, world.task(second).status) == (Status.PENDING, Status.SUCCEEDED)
+    assert (world.task(first).status, world.task(second).status) == (
+        Status.PENDING,
+        Status.SUCCEEDED,
+    )
     assert [where for where, _ in world.told.errors] == ["looking for work in queue billing"]
     world.clock.advance("2s")
     assert world.sweep().completed == 1
     assert world.sweeper.slots.taken(QUEUE) == 0
 
 
-def test_a_thread_that_cannot_be_started_is_not_tried_again_in_a_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_cannot_be_started_is_not_tried_again_in_a_spin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World()
     world.handler(lambda _order: None)
     for _ in range(20):
@@ -116,7 +123,9 @@ def test_the_late_end_of_a_reconciler_is_not_taken_for_the_end_of_its_next_run()
     assert len(waited_for) == len(world.told.errors) == 2
 
 
-def test_a_bug_in_a_store_costs_one_task_its_turn_and_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_a_store_costs_one_task_its_turn_and_no_slot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World(dispatch={"concurrency": 1})
     world.handler(lambda _order: None)
     bad, good = world.submit(concurrency_key="ann"), world.submit(concurrency_key="bob")
@@ -135,7 +144,9 @@ def test_a_bug_in_a_store_costs_one_task_its_turn_and_no_slot(monkeypatch: pytes
     assert world.sweep().completed == 1
 
 
-def test_a_bug_while_settling_is_told_and_lets_the_next_of_its_key_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_while_settling_is_told_and_lets_the_next_of_its_key_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World(dispatch={"concurrency": 1}, execution={"lease": "2s", "handler_timeout": "1s"})
     world.handler(lambda _order: None)
     first = world.submit(concurrency_key="ann")
@@ -151,10 +162,15 @@ def test_a_bug_while_settling_is_told_and_lets_the_next_of_its_key_start(monkeyp
     report = world.sweep(SweepLimits())
     assert (report.lost, report.completed) == (1, 2)
     assert [where for where, _ in world.told.errors] == [f"settling task {first}"]
-    assert [attempt.outcome for attempt in world.attempts(first)] == [Outcome.LEASE_EXPIRED, Outcome.SUCCESS]
+    assert [attempt.outcome for attempt in world.attempts(first)] == [
+        Outcome.LEASE_EXPIRED,
+        Outcome.SUCCESS,
+    ]
 
 
-def test_a_queue_whose_configuration_cannot_be_read_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_whose_configuration_cannot_be_read_stops_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World()
     world.configure("broken", index_shards=1)
     world.handler(lambda _order: None)
@@ -202,24 +218,26 @@ def test_work_that_becomes_due_during_a_long_run_does_not_wait_for_its_end() -> 
     assert world.sweep(SweepLimits()).completed == 2
 
 
-def test_a_run_that_ends_after_the_last_look_leaves_no_follower_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_ends_after_the_last_look_leaves_no_follower_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world, release, ended = World(), threading.Event(), threading.Event()
     world.handler(lambda _order: release.wait(10))
     for _ in range(2):
         world.submit(concurrency_key="ann")
-    counted, wakes_at = _Sweep._count, Lane.wakes_at
+    counted, wakes_at = _Sweep._count, Admission.wakes_at
 
     def count(sweep: _Sweep, *, under_way: int, **options: Any) -> None:
         counted(sweep, under_way=under_way, **options)
         if under_way < 0:
             ended.set()
 
-    def ends_now(lane: Lane, now: Any) -> Any:
-        answer = wakes_at(lane, now)
+    def ends_now(admission: Admission, now: Any) -> Any:
+        answer = wakes_at(admission, now)
         release.set()
         assert ended.wait(10)
         return answer
 
     monkeypatch.setattr(_Sweep, "_count", count)
-    monkeypatch.setattr(Lane, "wakes_at", ends_now)
+    monkeypatch.setattr(Admission, "wakes_at", ends_now)
     assert world.sweep().completed == 2

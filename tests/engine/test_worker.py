@@ -8,7 +8,7 @@ from rdq_core.engine.events import EventName
 from rdq_core.engine.ports import Candidate
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.runtime.worker import Worker
-from tests.engine.test_lane import count_reads
+from tests.engine.test_admission import count_reads
 from tests.engine.world import World, raises, sleeps_until
 
 
@@ -82,7 +82,9 @@ def test_draining_ends_when_nothing_is_due_within_the_horizon() -> None:
 
 
 def test_draining_waits_for_retries_within_its_horizon() -> None:
-    world = World(retry={"initial_backoff": "20m", "max_backoff": "20m", "jitter": 0.0, "max_attempts": 3})
+    world = World(
+        retry={"initial_backoff": "20m", "max_backoff": "20m", "jitter": 0.0, "max_attempts": 3}
+    )
     world.handler(raises(ConnectionError()))
     task_id = world.submit()
     assert Worker(world.parts, world.registry).drain(timedelta(minutes=30)).total.dead_lettered == 1
@@ -112,5 +114,8 @@ def test_a_paused_queue_keeps_no_worker_from_draining_the_others() -> None:
     world.submit()
     left = world.submit(queue="paused")
     world.queues.pause("paused", paused=True, now=world.clock.now())
-    assert Worker(world.parts, world.registry, serves=["paused", "billing"]).drain().total.completed == 1
+    assert (
+        Worker(world.parts, world.registry, serves=["paused", "billing"]).drain().total.completed
+        == 1
+    )
     assert world.task(left).status is Status.PENDING

@@ -11,12 +11,12 @@ from rdq_core.client.rdq import Rdq
 from rdq_core.config.settings import Host
 from rdq_core.domain.attempt import Attempt
 from rdq_core.domain.task import Task
+from rdq_core.engine.admission import NoLimit
 from rdq_core.engine.claims import Claimer
-from rdq_core.engine.dispatch import Router
 from rdq_core.engine.events import Event, EventName
-from rdq_core.engine.lane import NoLimit
 from rdq_core.engine.ports import RateLimiter
 from rdq_core.engine.report import QueueReport
+from rdq_core.engine.routing import Router
 from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import Sweeper, SweepLimits
 from rdq_core.handlers.aws_lambda import LambdaInvoker
@@ -24,9 +24,9 @@ from rdq_core.handlers.registry import Registry
 from rdq_core.runtime.wiring import Parts
 from rdq_core.stores.memory import MemoryStore
 from rdq_core.stores.memory_audit import MemoryAudit
-from rdq_core.stores.memory_awake import MemoryWakefulness
 from rdq_core.stores.memory_jobs import MemoryCursorKey, MemoryJobs
 from rdq_core.stores.memory_queues import MemoryQueues
+from rdq_core.stores.memory_reservations import MemoryReservations
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
 from tests.support.functions import ScriptedLambda
 
@@ -84,14 +84,14 @@ class World:
         self.audit = MemoryAudit()
         self.registry = Registry(queues=[QUEUE])
         self.limiter: RateLimiter = NoLimit()
-        self.wakefulness = MemoryWakefulness()
+        self.reservations = MemoryReservations()
         self.functions = ScriptedLambda()
         self.host = Host.WORKER
         self.parts = Parts(
             store=self.store,
             queues=self.queues,
             limiter=self.limiter,
-            wakefulness=self.wakefulness,
+            reservations=self.reservations,
             audit=self.audit,
             jobs=MemoryJobs(),
             cursor_key=MemoryCursorKey(b"a key that nobody knows"),
@@ -102,7 +102,9 @@ class World:
             busy=FollowsClock(self.clock),
             events=self.told,
             on_error=self.told.on_error,
-            invoker=lambda: LambdaInvoker(lambda _seconds: self.functions, on_error=self.told.on_error),
+            invoker=lambda: LambdaInvoker(
+                lambda _seconds: self.functions, on_error=self.told.on_error
+            ),
         )
         self.rdq = Rdq(parts=self.parts)
         self._sweeper: Sweeper | None = None
@@ -112,27 +114,39 @@ class World:
         """One sweeper for the whole test, so that its slots are remembered."""
         if self._sweeper is None:
             self._sweeper = self.parts.sweeper(
-                self.registry, serves=tuple(self.queues.all()), worker="host:1", rdq=self.rdq, host=self.host
+                self.registry,
+                serves=tuple(self.queues.all()),
+                worker="host:1",
+                rdq=self.rdq,
+                host=self.host,
             )
         return self._sweeper
 
     def claimer(self) -> Claimer:
         """What another host takes tasks with."""
         router = Router(self.registry, None)
-        return Claimer(self.store, router, clock=self.clock, ids=self.ids, events=self.told, jitter=NoJitter())
+        return Claimer(
+            self.store, router, clock=self.clock, ids=self.ids, events=self.told, jitter=NoJitter()
+        )
 
     def configure(self, queue: str = QUEUE, **declared: Any) -> None:
         """Declare a queue, or declare it anew."""
         stored = self.queues.stored(queue)
-        self.queues.put_declared(queue, declared, {}, expected_revision=stored.revision if stored else 0)
+        self.queues.put_declared(
+            queue, declared, {}, expected_revision=stored.revision if stored else 0
+        )
 
     def handler(self, function: Callable[..., Any], ref: str = "charge", **options: Any) -> None:
         """Register a handler; one without annotations takes text."""
         if inspect.isfunction(function):
-            function.__annotations__.setdefault(next(iter(inspect.signature(function).parameters)), str)
+            function.__annotations__.setdefault(
+                next(iter(inspect.signature(function).parameters)), str
+            )
         self.registry.register(ref, function, **options)
 
-    def submit(self, payload: object = "order", *, queue: str = QUEUE, ref: str = "charge", **options: Any) -> str:
+    def submit(
+        self, payload: object = "order", *, queue: str = QUEUE, ref: str = "charge", **options: Any
+    ) -> str:
         return self.rdq.submit(queue, ref, payload, **options).id
 
     def sweep(self, limits: SweepLimits = NOW_ONLY, stop: Stop | None = None) -> QueueReport:

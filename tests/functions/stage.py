@@ -1,4 +1,6 @@
-"""A world whose functions the test invokes: what they start and print, and the context that Lambda gives them."""
+"""A world whose functions the test invokes: what they start and print, and the context that Lambda
+gives them.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,11 +30,15 @@ class Started:
 
 
 class Stage:
-    """One function's host on a world in memory. Its queue `billing` has the handler `charge`, a function."""
+    """One function's host on a world in memory. Its queue `billing` has the handler `charge`, a
+    function.
+    """
 
     def __init__(self, environ: Mapping[str, str] | None = None, **config: Any) -> None:
         handlers = {"charge": {"function": "charge-fn"}}
-        self.world = World(**{"handlers": handlers, "execution": {"handler_timeout": "10s"}, **config})
+        self.world = World(
+            **{"handlers": handlers, "execution": {"handler_timeout": "10s"}, **config}
+        )
         self.world.host = Host.SWEEPER
         self.started = Started()
         self.host = FunctionHost(

@@ -1,4 +1,6 @@
-"""Queues as a CloudFormation custom resource: it always gets an answer, and no task is lost by a template."""
+"""Queues as a CloudFormation custom resource: it always gets an answer, and no task is lost by a
+template.
+"""
 
 import copy
 import json
@@ -30,7 +32,9 @@ class Stack:
         self.world = World()
         self.crew = Crew(self.world)
         self.sent: list[tuple[str, dict[str, Any]]] = []
-        resource = CustomResource(self.world.parts, send=lambda url, body: self.sent.append((url, json.loads(body))))
+        resource = CustomResource(
+            self.world.parts, send=lambda url, body: self.sent.append((url, json.loads(body)))
+        )
         self.function = OpsFunction(self.world.parts, resource)
         self.physical: str | None = None
         self.name = "Queues"
@@ -46,7 +50,11 @@ class Stack:
             "ResourceType": "Custom::RdqQueues",
             "ResourceProperties": {"ServiceToken": "arn", **properties},
             **({"PhysicalResourceId": self.physical} if self.physical else {}),
-            **({"OldResourceProperties": {"ServiceToken": "arn", **self.properties}} if kind == "Update" else {}),
+            **(
+                {"OldResourceProperties": {"ServiceToken": "arn", **self.properties}}
+                if kind == "Update"
+                else {}
+            ),
             **changes,
         }
         self.function.answer(event)
@@ -91,7 +99,11 @@ def stack() -> Stack:
     return Stack()
 
 
-THREE = {"retry": {"max_attempts": "3", "jitter": "0.5"}, "owner": "123", "classification": {"permanent": ["1"]}}
+THREE = {
+    "retry": {"max_attempts": "3", "jitter": "0.5"},
+    "owner": "123",
+    "classification": {"permanent": ["1"]},
+}
 
 
 def test_what_a_template_says_is_declared_with_its_numbers_again(stack: Stack) -> None:
@@ -144,7 +156,9 @@ def test_an_override_of_people_survives_a_deploy(stack: Stack) -> None:
         {"Config": {"config_version": "1", "queues": {}}},
     ],
 )
-def test_a_template_that_is_wrong_changes_nothing_and_says_why(stack: Stack, properties: dict[str, Any]) -> None:
+def test_a_template_that_is_wrong_changes_nothing_and_says_why(
+    stack: Stack, properties: dict[str, Any]
+) -> None:
     answer = stack.send("Create", properties)
     assert answer["Status"] == "FAILED"
     assert 0 < len(answer["Reason"]) <= 1024
@@ -167,7 +181,9 @@ def test_an_update_that_fails_is_rolled_back_to_what_was_declared(stack: Stack) 
     assert stack.declared() == before
 
 
-def test_a_conflict_takes_back_the_queues_that_were_just_made(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conflict_takes_back_the_queues_that_were_just_made(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put, store = stack.world.queues.put_declared, stack.world.queues
 
     def disturbed(queue: str, *arguments: Any, expected_revision: int) -> Any:
@@ -210,7 +226,9 @@ def test_a_queue_that_holds_a_task_is_never_deleted(stack: Stack, state: str) ->
     assert stack.declared("email") is None
 
 
-def test_a_queue_that_moves_to_another_resource_is_not_deleted_by_the_one_that_it_leaves(stack: Stack) -> None:
+def test_a_queue_that_moves_to_another_resource_is_not_deleted_by_the_one_that_it_leaves(
+    stack: Stack,
+) -> None:
     stack.deploy(email=THREE, orders={})
     stack.beside().deploy(email=THREE)
     assert stack.send("Update", config(orders={}))["Data"] == {"Queues": "orders", "Kept": "email"}
@@ -243,7 +261,9 @@ def test_a_queue_that_people_have_made_is_never_deleted_by_a_template(stack: Sta
     assert stack.declared(QUEUE) is not None
 
 
-def test_a_queue_that_comes_back_while_it_is_deleted_is_whose_template_says_so(stack: Stack) -> None:
+def test_a_queue_that_comes_back_while_it_is_deleted_is_whose_template_says_so(
+    stack: Stack,
+) -> None:
     stack.deploy(email=THREE)
     stack.send("Delete", stack.properties)
     back = stack.beside("Back")
@@ -253,7 +273,9 @@ def test_a_queue_that_comes_back_while_it_is_deleted_is_whose_template_says_so(s
     assert stack.declared() is None
 
 
-def test_a_queue_that_is_gone_already_is_no_obstacle(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_is_gone_already_is_no_obstacle(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stack.deploy(email=THREE)
 
     def gone(*_: object, **__: object) -> None:
@@ -263,7 +285,9 @@ def test_a_queue_that_is_gone_already_is_no_obstacle(stack: Stack, monkeypatch: 
     assert stack.send("Delete", stack.properties)["Status"] == "SUCCESS"
 
 
-def test_a_bug_is_answered_too_and_tells_nothing_private(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_answered_too_and_tells_nothing_private(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a secret")
 
@@ -281,8 +305,12 @@ ODD: dict[str, dict[str, Any]] = {
     "properties that are missing": {"ResourceProperties": None},
     "a file that is a number": {"ResourceProperties": {"Text": 5}},
     "a configuration that is a list": {"ResourceProperties": {"Config": ["email"]}},
-    "a number too long for one": {"ResourceProperties": config(email={"retry": {"max_attempts": "9" * 5000}})},
-    "brackets without end": {"ResourceProperties": config(email={"retry": {"max_attempts": "[" * 5000}})},
+    "a number too long for one": {
+        "ResourceProperties": config(email={"retry": {"max_attempts": "9" * 5000}})
+    },
+    "brackets without end": {
+        "ResourceProperties": config(email={"retry": {"max_attempts": "[" * 5000}})
+    },
     "surrogates": {"StackId": "\ud800", "LogicalResourceId": "\ud800", "RequestType": 5},
 }
 
@@ -291,7 +319,12 @@ ODD: dict[str, dict[str, Any]] = {
 def test_an_event_that_makes_no_sense_is_answered_with_what_is_wrong(odd: str) -> None:
     sent: list[bytes] = []
     resource = CustomResource(World().parts, send=lambda _url, body: sent.append(body))
-    event = {"RequestType": "Create", "ResponseURL": URL, "ResourceProperties": config(email={}), **ODD[odd]}
+    event = {
+        "RequestType": "Create",
+        "ResponseURL": URL,
+        "ResourceProperties": config(email={}),
+        **ODD[odd],
+    }
     resource.handle(event)
     (answer,) = map(json.loads, sent)
     assert answer["Status"] == "FAILED"

@@ -1,4 +1,6 @@
-"""The functions as real processes: from a submit through the sweeper to a function of the application, and its end."""
+"""The functions as real processes: from a submit through the sweeper to a function of the
+application, and its end.
+"""
 
 import json
 import subprocess
@@ -43,11 +45,15 @@ handler = lambda_handler(Rdq.from_env(), "charge", charge)
 
 
 class Shop(Deployment):
-    """A deployment with the queue `billing`, whose handler `charge` is a function of the application."""
+    """A deployment with the queue `billing`, whose handler `charge` is a function of the
+    application.
+    """
 
     effects: Path
 
-    def open(self, effects: Path, code: str, *, retry: Mapping[str, Any] | None = None, **target: Any) -> None:
+    def open(
+        self, effects: Path, code: str, *, retry: Mapping[str, Any] | None = None, **target: Any
+    ) -> None:
         self.effects = effects
         self.deploy("charge-fn", "charge.handler", code={"charge.py": code}, EFFECTS=str(effects))
         handlers = {"charge": {"function": "charge-fn", **target}}
@@ -66,7 +72,11 @@ class Shop(Deployment):
 
     @property
     def seen(self) -> list[Any]:
-        return [json.loads(line) for line in self.effects.read_text().splitlines()] if self.effects.exists() else []
+        return (
+            [json.loads(line) for line in self.effects.read_text().splitlines()]
+            if self.effects.exists()
+            else []
+        )
 
 
 @pytest.fixture
@@ -74,7 +84,9 @@ def shop(ministack: Engine) -> Shop:
     return Shop(ministack)
 
 
-def test_a_task_goes_through_the_sweeper_to_a_function_that_knows_nothing_of_rdq(shop: Shop, tmp_path: Path) -> None:
+def test_a_task_goes_through_the_sweeper_to_a_function_that_knows_nothing_of_rdq(
+    shop: Shop, tmp_path: Path
+) -> None:
     shop.open(tmp_path / "effects", UNAWARE)
     task_id = shop.submit()
     report = shop.invoke("rdq-sweeper", event("schedule"))
@@ -84,7 +96,9 @@ def test_a_task_goes_through_the_sweeper_to_a_function_that_knows_nothing_of_rdq
     assert str(attempt.worker).startswith("lambda:rdq-sweeper/")
 
 
-def test_a_task_that_is_handed_over_is_adopted_and_settled_by_its_function(shop: Shop, tmp_path: Path) -> None:
+def test_a_task_that_is_handed_over_is_adopted_and_settled_by_its_function(
+    shop: Shop, tmp_path: Path
+) -> None:
     shop.open(tmp_path / "effects", AWARE, invocation="async")
     task_id = shop.submit()
     assert shop.invoke("rdq-sweeper", {"queues": [QUEUE]})["total"]["handed_over"] == 1
@@ -95,7 +109,9 @@ def test_a_task_that_is_handed_over_is_adopted_and_settled_by_its_function(shop:
     assert str(attempt.worker).startswith("lambda:charge-fn/")
 
 
-def test_an_envelope_reaches_a_function_and_its_answer_comes_back(shop: Shop, tmp_path: Path) -> None:
+def test_an_envelope_reaches_a_function_and_its_answer_comes_back(
+    shop: Shop, tmp_path: Path
+) -> None:
     shop.open(tmp_path / "effects", AWARE, deliver="envelope")
     task_id = shop.submit()
     shop.invoke("rdq-sweeper", {})
@@ -111,18 +127,28 @@ def test_new_work_starts_a_sweep_by_way_of_the_stream(shop: Shop, tmp_path: Path
     assert sorted(each["order"] for each in shop.seen) == [0, 1, 2]
 
 
-def test_the_same_event_three_times_at_once_has_one_effect_a_task(shop: Shop, tmp_path: Path) -> None:
+def test_the_same_event_three_times_at_once_has_one_effect_a_task(
+    shop: Shop, tmp_path: Path
+) -> None:
     shop.open(tmp_path / "effects", UNAWARE)
     tasks = [shop.submit(number) for number in range(10)]
     for _ in range(3):
-        shop.functions.invoke(FunctionName="rdq-sweeper", InvocationType="Event", Payload=json.dumps({}).encode())
+        shop.functions.invoke(
+            FunctionName="rdq-sweeper", InvocationType="Event", Payload=json.dumps({}).encode()
+        )
     until(lambda: all(shop.ends(task_id) for task_id in tasks), patience=PATIENCE)
     assert sorted(each["order"] for each in shop.seen) == list(range(10))
 
 
-def test_what_a_removed_row_leaves_behind_goes_by_way_of_the_stream(shop: Shop, tmp_path: Path) -> None:
+def test_what_a_removed_row_leaves_behind_goes_by_way_of_the_stream(
+    shop: Shop, tmp_path: Path
+) -> None:
     once_an_hour = {"backoff": "fixed", "initial_backoff": "1h", "max_backoff": "1h"}
-    shop.open(tmp_path / "effects", "def handler(event, context):\n    raise ValueError\n", retry=once_an_hour)
+    shop.open(
+        tmp_path / "effects",
+        "def handler(event, context):\n    raise ValueError\n",
+        retry=once_an_hour,
+    )
     shop.deploy("rdq-clean-up", "functions.kick.clean_up")
     shop.follow_the_stream("rdq-clean-up")
     task_id = shop.submit()

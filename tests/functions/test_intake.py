@@ -44,7 +44,12 @@ def fifo(*names: str) -> dict[str, Any]:
     """A batch of a FIFO queue: a message of each name, which ends with its group."""
     (first,) = event("sqs_fifo")["Records"]
     records = [
-        {**first, "messageId": name, "body": name, "attributes": {**first["attributes"], "MessageGroupId": name[-1]}}
+        {
+            **first,
+            "messageId": name,
+            "body": name,
+            "attributes": {**first["attributes"], "MessageGroupId": name[-1]},
+        }
         for name in names
     ]
     return {"Records": records}
@@ -67,7 +72,10 @@ class TestSqs:
             "rdq.key": "059f36b4-87a3-44ab-83d2-661975830a7d",
         }
         second = stage.stored("2e1424d4-f796-459a-8184-9c92662be6da")
-        assert (second.payload, second.payload_content_type) == (b"plain text", "text/plain; charset=utf-8")
+        assert (second.payload, second.payload_content_type) == (
+            b"plain text",
+            "text/plain; charset=utf-8",
+        )
 
     def test_the_same_batch_twice_is_one_task_a_message(self) -> None:
         stage = Intake()
@@ -94,7 +102,9 @@ class TestSqs:
         assert stored == [["1a"], ["2b"], ["3a"]]
 
     @pytest.mark.parametrize("body", [None, 5])
-    def test_behind_a_message_that_stays_those_of_its_fifo_group_stay_too(self, body: object) -> None:
+    def test_behind_a_message_that_stays_those_of_its_fifo_group_stay_too(
+        self, body: object
+    ) -> None:
         stage, batch = Intake(), fifo("1a", "2a", "3b", "4a", "5b")
         batch["Records"][1]["body"] = body
         assert failures(stage.take(batch)) == ["2a", "4a"]
@@ -102,9 +112,16 @@ class TestSqs:
         assert len(stage.world.told.errors) == 1
 
     @pytest.mark.parametrize(
-        "bad", [{"messageId": "bad"}, {"messageId": "bad", "body": 5}, {"messageId": "bad", "body": "\ud800"}]
+        "bad",
+        [
+            {"messageId": "bad"},
+            {"messageId": "bad", "body": 5},
+            {"messageId": "bad", "body": "\ud800"},
+        ],
     )
-    def test_a_malformed_record_stays_and_never_fails_its_neighbours(self, bad: dict[str, Any]) -> None:
+    def test_a_malformed_record_stays_and_never_fails_its_neighbours(
+        self, bad: dict[str, Any]
+    ) -> None:
         stage, batch = Intake(), event("sqs")
         batch["Records"].insert(1, bad)
         assert failures(stage.take(batch)) == ["bad"]
@@ -119,21 +136,37 @@ class TestSqs:
         assert (stage.waiting, len(stage.world.told.errors)) == (2, 1)
 
     @pytest.mark.parametrize(
-        "record", [{"eventSource": "aws:s3", "s3": {}}, {"EventSource": "aws:sns", "Sns": {"Message": "x"}}, None]
+        "record",
+        [
+            {"eventSource": "aws:s3", "s3": {}},
+            {"EventSource": "aws:sns", "Sns": {"Message": "x"}},
+            None,
+        ],
     )
-    def test_a_batch_of_another_service_is_refused_for_its_sender_to_keep(self, record: object) -> None:
+    def test_a_batch_of_another_service_is_refused_for_its_sender_to_keep(
+        self, record: object
+    ) -> None:
         with pytest.raises(InputInvalid, match="is not SQS's"):
             Intake().take({"Records": [record]})
 
     def test_a_message_of_a_source_without_a_route_stays(self) -> None:
-        stage = Intake(json.dumps({"arn:aws:sqs:eu-central-1:123456789012:others": {"queue": "q", "handler_ref": "h"}}))
+        stage = Intake(
+            json.dumps(
+                {"arn:aws:sqs:eu-central-1:123456789012:others": {"queue": "q", "handler_ref": "h"}}
+            )
+        )
         assert len(failures(stage.take(event("sqs")))) == 2
         assert stage.waiting == 0
 
     def test_routes_are_found_by_source(self) -> None:
         arn = "arn:aws:sqs:eu-central-1:123456789012:orders"
         stage = Intake(
-            json.dumps({arn: {"queue": QUEUE, "handler_ref": "ship"}, "*": {"queue": "q", "handler_ref": "h"}})
+            json.dumps(
+                {
+                    arn: {"queue": QUEUE, "handler_ref": "ship"},
+                    "*": {"queue": "q", "handler_ref": "h"},
+                }
+            )
         )
         stage.take(event("sqs"))
         assert stage.stored("059f36b4-87a3-44ab-83d2-661975830a7d").handler_ref == "ship"
@@ -145,14 +178,19 @@ class TestSqs:
         assert len(failures(stage.take(event("sqs")))) == 2
 
     def test_no_payload_is_in_what_is_told_of_a_refusal(self) -> None:
-        stage, batch = Intake(json.dumps({"*": {"queue": "unknown", "handler_ref": "h"}})), event("sqs")
+        stage, batch = (
+            Intake(json.dumps({"*": {"queue": "unknown", "handler_ref": "h"}})),
+            event("sqs"),
+        )
         stage.take(batch)
         assert "order" not in repr(stage.world.told.errors).replace("orders", "")
         assert "plain text" not in repr(stage.world.told.errors)
 
 
 class TestDeadLetters:
-    def test_a_message_of_lambdas_dead_letter_queue_has_its_original_body_and_the_error(self) -> None:
+    def test_a_message_of_lambdas_dead_letter_queue_has_its_original_body_and_the_error(
+        self,
+    ) -> None:
         stage = Intake()
         stage.take(event("lambda_dead_letter_queue"))
         stored = stage.stored("7b1f0a3e-5c39-4d3a-9f4e-0f1d4c1a9b7e")
@@ -170,7 +208,10 @@ class TestDeadLetters:
         assert attempt.error is not None
         assert receipt == {"id": stored.id, "queue": QUEUE, "created": True}
         assert (stored.payload, stored.status) == (b'{"order":17}', Status.PENDING)
-        assert (attempt.outcome, attempt.error.type) == (Outcome.RETRYABLE_FAILURE, "ConnectionError")
+        assert (attempt.outcome, attempt.error.type) == (
+            Outcome.RETRYABLE_FAILURE,
+            "ConnectionError",
+        )
         assert "charge.py" in str(attempt.error.stack)
         assert attempt.started_at == datetime(2026, 7, 20, 11, 58, tzinfo=UTC)
         assert stored.headers["rdq.source"].endswith(":function:charge:$LATEST")
@@ -186,7 +227,10 @@ class TestDeadLetters:
         told["requestContext"]["condition"] = "EventAgeExceeded"
         (attempt,) = stage.world.task(stage.take(told)["id"]).attempts
         assert attempt.error is not None
-        assert (attempt.error.type, attempt.started_at) == ("lambda.EventAgeExceeded", stage.world.clock.now())
+        assert (attempt.error.type, attempt.started_at) == (
+            "lambda.EventAgeExceeded",
+            stage.world.clock.now(),
+        )
 
     def test_the_same_failure_by_way_of_sqs_is_the_same_task(self) -> None:
         stage, batch = Intake(), event("sqs")
@@ -204,23 +248,37 @@ class TestSubmits:
         assert (first["created"], second["created"], first["id"]) == (True, False, second["id"])
         assert stage.world.task(first["id"]).payload == b'{"order":17}'
 
-    def test_a_submit_without_a_key_is_one_task_however_often_lambda_tries_its_invocation(self) -> None:
-        stage, told = Intake(), {"submit": {"queue": QUEUE, "handler_ref": "charge", "payload_text": "x"}}
+    def test_a_submit_without_a_key_is_one_task_however_often_lambda_tries_its_invocation(
+        self,
+    ) -> None:
+        stage, told = (
+            Intake(),
+            {"submit": {"queue": QUEUE, "handler_ref": "charge", "payload_text": "x"}},
+        )
         intake = IntakeFunction(stage.host)
-        first, again, other = (intake.take(told, request_id) for request_id in ("r-1", "r-1", "r-2"))
+        first, again, other = (
+            intake.take(told, request_id) for request_id in ("r-1", "r-1", "r-2")
+        )
         assert (first["created"], again["created"], again["id"]) == (True, False, first["id"])
         assert (other["created"], stage.waiting) == (True, 2)
         assert stage.world.task(first["id"]).headers == {}
 
     def test_a_plain_submit_may_have_every_field_of_a_task_object(self) -> None:
         stage = Intake()
-        told = {"queue": QUEUE, "handler_ref": "charge", "payload_text": "x", "delay": "1h", "concurrency_key": "ann"}
+        told = {
+            "queue": QUEUE,
+            "handler_ref": "charge",
+            "payload_text": "x",
+            "delay": "1h",
+            "concurrency_key": "ann",
+        }
         stored = stage.world.task(stage.take({"submit": told})["id"])
         assert (stored.payload, stored.concurrency_key) == (b"x", "ann")
         assert stored.next_attempt_at == stage.world.clock.now() + timedelta(hours=1)
 
     @pytest.mark.parametrize(
-        "task", [{}, 5, {"queue": QUEUE, "handler_ref": "charge"}, {"queue": QUEUE, "payload_text": ""}]
+        "task",
+        [{}, 5, {"queue": QUEUE, "handler_ref": "charge"}, {"queue": QUEUE, "payload_text": ""}],
     )
     def test_a_submit_that_is_wrong_is_raised(self, task: object) -> None:
         with pytest.raises(InputInvalid):

@@ -17,7 +17,7 @@ from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import ConfigInvalid, InputInvalid, StoreFailed
 from rdq_core.runtime.kicking import KickFunction
 from rdq_core.stores.memory import MemoryStore
-from rdq_core.stores.memory_awake import MemoryWakefulness
+from rdq_core.stores.memory_reservations import MemoryReservations
 from tests.engine.world import QUEUE
 from tests.functions.stage import ARN, Stage
 from tests.support.events import event
@@ -26,7 +26,9 @@ from tests.support.functions import refused
 LIMITS = SweepLimits(horizon=timedelta(seconds=5))
 
 
-def image(due_at: datetime, *, status: str = "PENDING", queue: str = QUEUE, kind: str = "T") -> dict[str, Any]:
+def image(
+    due_at: datetime, *, status: str = "PENDING", queue: str = QUEUE, kind: str = "T"
+) -> dict[str, Any]:
     (record,) = event("dynamodb_stream")["Records"]
     row: dict[str, Any] = record["dynamodb"]["NewImage"]
     changes = {"status": {"S": status}, "queue_shard": {"S": f"{queue}#00"}, "kind": {"S": kind}}
@@ -37,7 +39,9 @@ def record(new: dict[str, Any] | None, old: dict[str, Any] | None = None) -> dic
     (told,) = event("dynamodb_stream")["Records"]
     images = {"NewImage": new, "OldImage": old}
     told["dynamodb"] |= images
-    told["dynamodb"] = {name: value for name, value in told["dynamodb"].items() if value is not None}
+    told["dynamodb"] = {
+        name: value for name, value in told["dynamodb"].items() if value is not None
+    }
     return dict(told)
 
 
@@ -55,7 +59,7 @@ class Kicked(Stage):
         return record(image(self.now + timedelta(seconds=seconds), **fields))
 
 
-# -- the filter -------------------------------------------------------------------------------------------------------
+# -- the filter ------------------------------------------------------------------------------------
 
 
 def test_a_new_row_starts_a_sweep_of_its_queue() -> None:
@@ -80,7 +84,9 @@ def test_work_of_several_queues_starts_one_sweep() -> None:
 
 IRRELEVANT: dict[str, Callable[[Kicked], dict[str, Any]]] = {
     "a claim": lambda stage: record(image(stage.now, status="IN_FLIGHT"), image(stage.now)),
-    "an end": lambda stage: record(image(stage.now, status="SUCCEEDED"), image(stage.now, status="IN_FLIGHT")),
+    "an end": lambda stage: record(
+        image(stage.now, status="SUCCEEDED"), image(stage.now, status="IN_FLIGHT")
+    ),
     "a removal": lambda stage: record(None, image(stage.now)),
     "a body": lambda stage: stage.new(kind="B#1"),
     "work that is due in two minutes": lambda stage: stage.new(seconds=120),
@@ -89,18 +95,22 @@ IRRELEVANT: dict[str, Callable[[Kicked], dict[str, Any]]] = {
     "a queue of workers": lambda stage: stage.new(queue="workers"),
     "a queue for any host that names no functions": lambda stage: stage.new(queue="shared"),
     "a paused queue": lambda stage: stage.new(queue="paused"),
-    "a row without a due time": lambda _stage: record({"kind": {"S": "T"}, "status": {"S": "PENDING"}}),
+    "a row without a due time": lambda _stage: record(
+        {"kind": {"S": "T"}, "status": {"S": "PENDING"}}
+    ),
     "a record of nothing": lambda _stage: {"eventName": "INSERT"},
 }
 
 
 @pytest.mark.parametrize("variable", [{}, {"RDQ_SWEEPER_FUNCTION": ""}])
-def test_a_kick_that_knows_no_sweeper_says_which_variable_is_missing(variable: dict[str, str]) -> None:
+def test_a_kick_that_knows_no_sweeper_says_which_variable_is_missing(
+    variable: dict[str, str],
+) -> None:
     stage = Kicked()
     stage.host = replace(stage.host, environ=variable)
     with pytest.raises(ConfigInvalid, match="RDQ_SWEEPER_FUNCTION"):
         stage.kick(stage.new())
-    assert stage.world.wakefulness.book(QUEUE, now=stage.now, until=stage.now)
+    assert stage.world.reservations.acquire(QUEUE, now=stage.now, until=stage.now)
 
 
 @pytest.mark.parametrize("name", IRRELEVANT)
@@ -119,7 +129,7 @@ def test_while_a_sweep_is_awake_or_was_just_started_nothing_is_started() -> None
     stage.kick(stage.new())
     stage.world.clock.advance("1s")
     stage.kick(stage.new())
-    stage.world.wakefulness.stay_awake(QUEUE, until=stage.now + timedelta(seconds=5))
+    stage.world.reservations.extend(QUEUE, until=stage.now + timedelta(seconds=5))
     stage.world.clock.advance("4s")
     stage.kick(stage.new())
     assert len(stage.started.events) == 1
@@ -137,7 +147,7 @@ def test_a_start_that_is_refused_is_taken_back_and_fails_the_batch() -> None:
     assert stage.kick(stage.new()) == [QUEUE]
 
 
-class LosesAnswers(MemoryWakefulness):
+class LosesAnswers(MemoryReservations):
     """Books, and can't say so; `taking_back` fails as well, or doesn't."""
 
     def __init__(self, *, taking_back: bool) -> None:
@@ -145,15 +155,15 @@ class LosesAnswers(MemoryWakefulness):
         self.fails = True
         self._taking_back = taking_back
 
-    def book(self, queue: str, *, now: datetime, until: datetime) -> bool:
-        is_booked = super().book(queue, now=now, until=until)
+    def acquire(self, queue: str, *, now: datetime, until: datetime) -> bool:
+        is_booked = super().acquire(queue, now=now, until=until)
         self._fail(may_have_happened=True)
         return is_booked
 
-    def fall_asleep(self, queue: str) -> None:
+    def release(self, queue: str) -> None:
         if self._taking_back:
             self._fail(may_have_happened=False)
-        super().fall_asleep(queue)
+        super().release(queue)
 
     def _fail(self, *, may_have_happened: bool) -> None:
         if self.fails:
@@ -162,11 +172,11 @@ class LosesAnswers(MemoryWakefulness):
 
 @pytest.mark.parametrize("taking_back", [False, True])
 def test_a_batch_that_fails_leaves_no_booking_to_its_next_delivery(taking_back: bool) -> None:
-    wakefulness, stage = LosesAnswers(taking_back=taking_back), Kicked()
-    stage.host = replace(stage.host, parts=replace(stage.host.parts, wakefulness=wakefulness))
+    reservations, stage = LosesAnswers(taking_back=taking_back), Kicked()
+    stage.host = replace(stage.host, parts=replace(stage.host.parts, reservations=reservations))
     with pytest.raises(StoreFailed):
         stage.kick(stage.new())
-    wakefulness.fails = False
+    reservations.fails = False
     assert stage.kick(stage.new()) == [QUEUE]
 
 
@@ -196,12 +206,19 @@ def dead(stage: Kicked, life: str = "nonce-1") -> dict[str, Any]:
     return image(stage.now, status="DEAD") | {"lf": {"S": life}, "f": {"S": "card_expired"}}
 
 
-BY_TTL = {"eventName": "REMOVE", "userIdentity": {"type": "Service", "principalId": "dynamodb.amazonaws.com"}}
+BY_TTL = {
+    "eventName": "REMOVE",
+    "userIdentity": {"type": "Service", "principalId": "dynamodb.amazonaws.com"},
+}
 UNEXPIRED: dict[str, Callable[[Kicked], dict[str, Any]]] = {
     "removed by somebody": lambda stage: record(None, dead(stage)) | {"eventName": "REMOVE"},
     "sent back": lambda stage: record(image(stage.now), dead(stage)),
-    "a success that has expired": lambda stage: record(None, image(stage.now, status="SUCCEEDED")) | BY_TTL,
-    "a body that has expired": lambda stage: record(None, dead(stage) | {"kind": {"S": "B#1"}}) | BY_TTL,
+    "a success that has expired": lambda stage: (
+        record(None, image(stage.now, status="SUCCEEDED")) | BY_TTL
+    ),
+    "a body that has expired": lambda stage: (
+        record(None, dead(stage) | {"kind": {"S": "B#1"}}) | BY_TTL
+    ),
 }
 
 
@@ -241,17 +258,19 @@ def test_what_is_no_batch_of_a_stream_is_refused_and_nothing_is_done(odd: str) -
     stage = Kicked()
     function = KickFunction(stage.host)
     for deed in (function.kick, function.clean_up):
-        with pytest.raises(InputInvalid, match=r"^event: is no batch of a DynamoDB stream\nmap the tasks"):
+        with pytest.raises(
+            InputInvalid, match=r"^event: is no batch of a DynamoDB stream\nmap the tasks"
+        ):
             deed(ODD[odd])
     assert stage.started.events == []
 
 
-# -- no gap -----------------------------------------------------------------------------------------------------------
+# -- no gap ----------------------------------------------------------------------------------------
 
 
 class Points:
-    """The moments of a sweep between which others act: each request of it, and each wait. At some of them it is the
-    test's turn.
+    """The moments of a sweep between which others act: each request of it, and each wait. At some
+    of them it is the test's turn.
     """
 
     def __init__(self) -> None:
@@ -282,12 +301,16 @@ class Lagging(MemoryStore):
     points: Points
     lag = timedelta(0)
 
-    def candidates(self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None) -> Page[Candidate]:
+    def candidates(
+        self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None
+    ) -> Page[Candidate]:
         self.points.reached()
         page = super().candidates(queue, shard, until=until, limit=limit, after=after)
         self.points.reached()
         now = self._clock.now()
-        return Page([each for each in page.items if self._submitted(each) + self.lag <= now], page.next)
+        return Page(
+            [each for each in page.items if self._submitted(each) + self.lag <= now], page.next
+        )
 
     def _submitted(self, candidate: Candidate) -> datetime:
         task = self.get(candidate.task_id)
@@ -296,14 +319,16 @@ class Lagging(MemoryStore):
 
 
 class Interleaved(Kicked):
-    """One sweep with a task of its own, and another task that is inserted and told of at chosen points of it."""
+    """One sweep with a task of its own, and another task that is inserted and told of at chosen
+    points of it.
+    """
 
     def __init__(self, lag: float) -> None:
         super().__init__()
         self.points = Points()
         store = Lagging(clock=self.world.clock, ids=self.world.ids)
         store.points, store.lag = self.points, timedelta(seconds=lag)
-        wait, awake = self.world.parts.idle.wait, self.world.wakefulness
+        wait, awake = self.world.parts.idle.wait, self.world.reservations
         self.world.store = store
         self.world.parts = replace(self.world.parts, store=store)
         self.world.rdq = type(self.world.rdq)(parts=self.world.parts)
@@ -314,14 +339,14 @@ class Interleaved(Kicked):
             return wait(wake, seconds)
 
         self.world.parts.idle.wait = waits  # type: ignore[method-assign]
-        fall_asleep = awake.fall_asleep
+        release = awake.release
 
         def falls_asleep(queue: str) -> None:
             self.points.reached()
-            fall_asleep(queue)
+            release(queue)
             self.points.reached()
 
-        awake.fall_asleep = falls_asleep  # type: ignore[method-assign]
+        awake.release = falls_asleep  # type: ignore[method-assign]
 
     def run(self) -> None:
         self.submit()
@@ -349,7 +374,9 @@ def points_of(lag: float) -> int:
 
 
 @pytest.mark.parametrize("lag", [0, 1])
-def test_whenever_a_row_comes_and_whenever_it_is_told_of_a_sweep_sees_it_or_is_started(lag: float) -> None:
+def test_whenever_a_row_comes_and_whenever_it_is_told_of_a_sweep_sees_it_or_is_started(
+    lag: float,
+) -> None:
     last = points_of(lag) + 1
     assert last > 10
     seen_by_the_first = 0

@@ -1,4 +1,6 @@
-"""The ops function: operator requests directly and through a function URL, each with its answer or its problem."""
+"""The ops function: operator requests directly and through a function URL, each with its answer or
+its problem.
+"""
 
 import base64
 import json
@@ -43,12 +45,23 @@ class Ops(Crew):
     def call(self, event: object, function: str = URL) -> tuple[int, str, Any]:
         """An event as Lambda delivers it to this function, or alias of it."""
         response = self.function.answer(event, LambdaContext(function))
-        return response["statusCode"], response["headers"]["content-type"], json.loads(response["body"])
+        return (
+            response["statusCode"],
+            response["headers"]["content-type"],
+            json.loads(response["body"]),
+        )
 
 
-def over_http(body: str | None, *, arn: str | None = ARN, method: str = "POST", **changes: Any) -> dict[str, Any]:
+def over_http(
+    body: str | None, *, arn: str | None = ARN, method: str = "POST", **changes: Any
+) -> dict[str, Any]:
     iam = {"authorizer": {"iam": {"userArn": arn, "accountId": "123456789012"}}} if arn else {}
-    return {"version": "2.0", "requestContext": {"http": {"method": method}, **iam}, "body": body, **changes}
+    return {
+        "version": "2.0",
+        "requestContext": {"http": {"method": method}, **iam},
+        "body": body,
+        **changes,
+    }
 
 
 @pytest.fixture
@@ -56,7 +69,7 @@ def ops() -> Ops:
     return Ops()
 
 
-# -- directly -----------------------------------------------------------------------------------------------------
+# -- directly --------------------------------------------------------------------------------------
 
 
 def test_each_operation_of_the_design_is_there() -> None:
@@ -67,7 +80,19 @@ def test_each_operation_of_the_design_is_there() -> None:
         *(f"job.{verb}" for verb in ("list", "get", "cancel", "resume")),
         *(
             f"queue.{verb}"
-            for verb in ("get", "list", "apply", "set", "diff", "check", "pause", "resume", "delete", "stats", "ladder")
+            for verb in (
+                "get",
+                "list",
+                "apply",
+                "set",
+                "diff",
+                "check",
+                "pause",
+                "resume",
+                "delete",
+                "stats",
+                "ladder",
+            )
         ),
         "audit.list",
     }
@@ -83,20 +108,33 @@ def test_a_night_through_the_function(ops: Ops) -> None:
     would = ops.ask("dlq.redrive", queue=QUEUE, group=group["fingerprint"], dry_run=True)
     assert (would["selected"], would["dry_run"], would["preview"]["write_units"]) == (3, True, 33)
 
-    begun = ops.ask("dlq.redrive", queue=QUEUE, group=group["fingerprint"], reason="mended", principal="ann")
+    begun = ops.ask(
+        "dlq.redrive", queue=QUEUE, group=group["fingerprint"], reason="mended", principal="ann"
+    )
     job = ops.ask("job.advance", job_id=begun["job_id"], seconds=5)
 
     assert (job["state"], job["done"]) == ("done", 3)
     assert [each["id"] for each in ops.ask("task.list", queue=QUEUE)["items"]] == ids
     records = ops.ask("audit.list", queue=QUEUE)["items"]
-    assert {(each["principal"], each["verified"], each["reason"]) for each in records} == {("ann", False, "mended")}
+    assert {(each["principal"], each["verified"], each["reason"]) for each in records} == {
+        ("ann", False, "mended")
+    }
 
 
 def test_a_payload_is_edited_for_one_task(ops: Ops) -> None:
     (task_id,) = ops.bury()
     better = base64.b64encode(b"better").decode()
-    done = ops.ask("dlq.redrive", queue=QUEUE, ids=[task_id], payload_base64=better, set_handler="refund")
-    assert done == {"selected": 1, "done": 1, "skipped": 0, "failed": 0, "dry_run": False, "job_id": None}
+    done = ops.ask(
+        "dlq.redrive", queue=QUEUE, ids=[task_id], payload_base64=better, set_handler="refund"
+    )
+    assert done == {
+        "selected": 1,
+        "done": 1,
+        "skipped": 0,
+        "failed": 0,
+        "dry_run": False,
+        "job_id": None,
+    }
     task = ops.ask("task.get", id=task_id, show_payload=True)
     assert (base64.b64decode(task["payload"]), task["handler_ref"]) == (b"better", "refund")
     assert "payload" not in ops.ask("task.get", id=task_id)
@@ -110,7 +148,9 @@ def test_tasks_are_cancelled_by_filter_and_that_is_on_record(ops: Ops) -> None:
     done = ops.ask("task.cancel", queue=QUEUE, handler="a", reason="a mistake")
     assert (done["selected"], done["done"], done["next_cursor"]) == (3, 3, None)
     assert ops.waiting([*wanted, other]) == [other]
-    assert [(each.operation, each.reason) for each in ops.records()] == [("task.cancel", "a mistake")] * 2
+    assert [(each.operation, each.reason) for each in ops.records()] == [
+        ("task.cancel", "a mistake")
+    ] * 2
     assert ops.records()[0].detail == {"status": None, "handler": "a", "ids": wanted}
     assert ops.ask("task.cancel", queue=QUEUE, all=True)["done"] == 1
 
@@ -128,14 +168,20 @@ def test_named_tasks_are_cancelled_and_that_is_on_record_in_the_queue_of_each(op
 
     assert (done["selected"], done["done"], done["skipped"]) == (5, 3, 2)
     intent, end = ops.records()
-    assert (intent.operation, intent.principal, intent.reason) == ("task.cancel", "ann", "a mistake")
+    assert (intent.operation, intent.principal, intent.reason) == (
+        "task.cancel",
+        "ann",
+        "a mistake",
+    )
     assert intent.detail == {"ids": [first, second]}
     assert end.detail == {"selected": 2, "done": 2, "skipped": 0, "failed": 0}
     (of_mails, _) = reversed(ops.ask("audit.list", queue="email")["items"])
     assert of_mails["detail"] == {"ids": [mail]}
 
 
-def test_a_cancel_that_cannot_be_put_on_record_is_not_begun(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancel_that_cannot_be_put_on_record_is_not_begun(
+    ops: Ops, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuses(*_: object) -> None:
         raise StoreFailed("no answer", may_have_happened=False)
 
@@ -149,11 +195,17 @@ def test_a_queue_is_configured_paused_and_resumed(ops: Ops) -> None:
     config = {"config_version": 1, "queues": {"email": {"retry": {"max_attempts": 3}}}}
     assert ops.ask("queue.check", config=config)["items"] == [{"queue": "email", "result": "valid"}]
     assert ops.ask("queue.apply", config=config)["items"][0]["result"] == "created"
-    assert ops.ask("queue.set", queue="email", set=["retry.max_attempts=9"], reason="a rush")["changed"]
+    assert ops.ask("queue.set", queue="email", set=["retry.max_attempts=9"], reason="a rush")[
+        "changed"
+    ]
     assert ops.ask("queue.get", queue="email")["effective"]["retry"]["max_attempts"] == 9
     assert ops.ask("queue.pause", queue="email", reason="the bank is down")["paused"]
     (state,) = ops.ask("status", queue="email")["items"]
-    assert (state["paused"], state["pause_reason"], state["override"]) == (True, "the bank is down", "in_force")
+    assert (state["paused"], state["pause_reason"], state["override"]) == (
+        True,
+        "the bank is down",
+        "in_force",
+    )
     assert not ops.ask("queue.resume", queue="email")["paused"]
 
 
@@ -179,13 +231,15 @@ def test_the_pace_is_the_queue_s_own_limit_unless_another_is_given(
     assert ops.ask("job.get", job_id=job_id)["order"]["rate"] == rate
 
 
-def test_whoever_has_counted_them_already_needs_no_second_count(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_has_counted_them_already_needs_no_second_count(
+    ops: Ops, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ops.parts.store, "dead", None)
     job_id = ops.ask("dlq.purge", queue=QUEUE, all=True, expected=17)["job_id"]
     assert ops.ask("job.get", job_id=job_id)["expected"] == 17
 
 
-# -- what is refused ----------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -199,18 +253,46 @@ def test_whoever_has_counted_them_already_needs_no_second_count(ops: Ops, monkey
         ({"op": "dlq.list", "queue": 5}, 400, "task_input_invalid"),
         ({"op": "dlq.list", "queue": QUEUE, "page_size": 501}, 400, "task_input_invalid"),
         ({"op": "dlq.list", "queue": QUEUE, "since": "3h"}, 400, "task_input_invalid"),
-        ({"op": "dlq.redrive", "queue": QUEUE, "all": True, "expected": -1}, 400, "task_input_invalid"),
-        ({"op": "job.advance", "job_id": NOBODY, "seconds": float("nan")}, 400, "task_input_invalid"),
+        (
+            {"op": "dlq.redrive", "queue": QUEUE, "all": True, "expected": -1},
+            400,
+            "task_input_invalid",
+        ),
+        (
+            {"op": "job.advance", "job_id": NOBODY, "seconds": float("nan")},
+            400,
+            "task_input_invalid",
+        ),
         ({"op": "task.get", "queue": QUEUE, "key": "\ud800"}, 400, "task_input_invalid"),
         ({"op": "dlq.list", "queue": "nope"}, 404, "queue_not_found"),
         ({"op": "dlq.list", "queue": QUEUE, "cursor": "AAAA"}, 409, "stale_cursor"),
         ({"op": "dlq.show", "id": NOBODY}, 404, "task_not_found"),
         ({"op": "dlq.redrive", "queue": QUEUE}, 400, "task_input_invalid"),
-        ({"op": "dlq.redrive", "queue": QUEUE, "all": True, "ids": [NOBODY]}, 400, "task_input_invalid"),
-        ({"op": "dlq.redrive", "queue": QUEUE, "all": True, "min_success": 0.5}, 400, "task_input_invalid"),
-        ({"op": "dlq.redrive", "queue": QUEUE, "all": True, "rate": "fast"}, 400, "task_input_invalid"),
-        ({"op": "dlq.redrive", "queue": QUEUE, "ids": [NOBODY], "rate": "5/s"}, 400, "task_input_invalid"),
-        ({"op": "dlq.redrive", "queue": QUEUE, "ids": [NOBODY], "payload_base64": "?"}, 400, "task_input_invalid"),
+        (
+            {"op": "dlq.redrive", "queue": QUEUE, "all": True, "ids": [NOBODY]},
+            400,
+            "task_input_invalid",
+        ),
+        (
+            {"op": "dlq.redrive", "queue": QUEUE, "all": True, "min_success": 0.5},
+            400,
+            "task_input_invalid",
+        ),
+        (
+            {"op": "dlq.redrive", "queue": QUEUE, "all": True, "rate": "fast"},
+            400,
+            "task_input_invalid",
+        ),
+        (
+            {"op": "dlq.redrive", "queue": QUEUE, "ids": [NOBODY], "rate": "5/s"},
+            400,
+            "task_input_invalid",
+        ),
+        (
+            {"op": "dlq.redrive", "queue": QUEUE, "ids": [NOBODY], "payload_base64": "?"},
+            400,
+            "task_input_invalid",
+        ),
         ({"op": "dlq.redrive", "queue": QUEUE, "group": "v1:none"}, 404, "task_not_found"),
         ({"op": "dlq.purge", "queue": QUEUE, "all": "yes"}, 400, "task_input_invalid"),
         ({"op": "job.get", "job_id": NOBODY}, 404, "task_not_found"),
@@ -218,7 +300,11 @@ def test_whoever_has_counted_them_already_needs_no_second_count(ops: Ops, monkey
         ({"op": "task.cancel", "queue": QUEUE}, 400, "task_input_invalid"),
         ({"op": "task.cancel"}, 400, "task_input_invalid"),
         ({"op": "task.cancel", "ids": [NOBODY] * 501}, 400, "task_input_invalid"),
-        ({"op": "queue.apply", "config": {"config_version": 1, "queues": {"Ä": {}}}}, 400, "config_invalid"),
+        (
+            {"op": "queue.apply", "config": {"config_version": 1, "queues": {"Ä": {}}}},
+            400,
+            "config_invalid",
+        ),
         ({"op": "queue.apply"}, 400, "task_input_invalid"),
         ({"op": "status", "principal": 5}, 400, "task_input_invalid"),
     ],
@@ -227,7 +313,11 @@ def test_what_is_wrong_has_a_stable_code_directly_and_over_http(
     ops: Ops, request_: dict[str, Any], status: int, code: str
 ) -> None:
     problem = ops.function.answer(request_)["problem"]
-    assert (problem["status"], problem["code"], problem["type"]) == (status, code, f"urn:rdq:problem:{code}")
+    assert (problem["status"], problem["code"], problem["type"]) == (
+        status,
+        code,
+        f"urn:rdq:problem:{code}",
+    )
     if "principal" not in request_:
         assert ops.post(request_) == (status, "application/problem+json", problem)
 
@@ -266,10 +356,13 @@ def test_a_storage_failure_is_told_as_that(ops: Ops, monkeypatch: pytest.MonkeyP
         raise StoreFailed("no answer", may_have_happened=False)
 
     monkeypatch.setattr(ops.parts.store, "counts", silent)
-    assert (ops.problem("status")["status"], ops.problem("status")["code"]) == (503, "task_store_failed")
+    assert (ops.problem("status")["status"], ops.problem("status")["code"]) == (
+        503,
+        "task_store_failed",
+    )
 
 
-# -- over HTTP ----------------------------------------------------------------------------------------------------
+# -- over HTTP -------------------------------------------------------------------------------------
 
 
 def test_over_http_the_principal_is_the_one_that_iam_has_verified(ops: Ops) -> None:
@@ -279,8 +372,12 @@ def test_over_http_the_principal_is_the_one_that_iam_has_verified(ops: Ops) -> N
     assert {(record.principal, record.verified) for record in ops.records()} == {(ARN, True)}
 
 
-@pytest.mark.parametrize("function", ["rdq-ops", "url", "rdq-ops:live", "rdq-ops:curl", "rdq-ops:url:url"])
-def test_who_sends_a_url_s_event_to_the_function_itself_is_whoever_they_say(ops: Ops, function: str) -> None:
+@pytest.mark.parametrize(
+    "function", ["rdq-ops", "url", "rdq-ops:live", "rdq-ops:curl", "rdq-ops:url:url"]
+)
+def test_who_sends_a_url_s_event_to_the_function_itself_is_whoever_they_say(
+    ops: Ops, function: str
+) -> None:
     (task_id,) = ops.bury()
     forged = over_http(json.dumps({"op": "dlq.redrive", "queue": QUEUE, "ids": [task_id]}))
     assert ops.call(forged, function)[2]["done"] == 1
@@ -309,9 +406,17 @@ def test_a_body_may_be_base64(ops: Ops) -> None:
 
 @pytest.mark.parametrize(
     ("body", "changes"),
-    [(None, {}), ("{", {}), ("[]", {}), ("?", {"isBase64Encoded": True}), ('{"op": "status"}', {"method": "GET"})],
+    [
+        (None, {}),
+        ("{", {}),
+        ("[]", {}),
+        ("?", {"isBase64Encoded": True}),
+        ('{"op": "status"}', {"method": "GET"}),
+    ],
 )
-def test_a_request_that_makes_no_sense_is_a_problem(ops: Ops, body: str | None, changes: dict[str, Any]) -> None:
+def test_a_request_that_makes_no_sense_is_a_problem(
+    ops: Ops, body: str | None, changes: dict[str, Any]
+) -> None:
     assert ops.call(over_http(body, **changes))[0] == 400
 
 
@@ -334,7 +439,15 @@ READ: dict[tuple[str, ...], set[str]] = {
     ("isBase64Encoded",): {"nothing", "truth"},
 }
 """Every part of a call that is looked at, and what it may be."""
-NOT_READ = ("version", "routeKey", "rawPath", "rawQueryString", "headers", "queryStringParameters", "cookies")
+NOT_READ = (
+    "version",
+    "routeKey",
+    "rawPath",
+    "rawQueryString",
+    "headers",
+    "queryStringParameters",
+    "cookies",
+)
 
 
 def changed(path: tuple[str, ...], value: object) -> Any:
@@ -348,7 +461,9 @@ def changed(path: tuple[str, ...], value: object) -> Any:
 
 @pytest.mark.parametrize("path", READ, ids=".".join)
 @pytest.mark.parametrize("kind", WRONG)
-def test_a_part_of_the_wrong_type_is_a_problem_that_names_it(ops: Ops, path: tuple[str, ...], kind: str) -> None:
+def test_a_part_of_the_wrong_type_is_a_problem_that_names_it(
+    ops: Ops, path: tuple[str, ...], kind: str
+) -> None:
     status, _, answer = ops.call(changed(path, WRONG[kind]))
     names_it = answer.get("detail", "").startswith(f"{'.'.join(path)}: must be ")
     assert names_it is (kind not in READ[path])
@@ -364,10 +479,12 @@ def test_what_is_not_read_may_be_anything(ops: Ops, name: str, kind: str) -> Non
     assert ops.call(changed((name,), WRONG[kind]))[0] == 200
 
 
-# -- within Lambda's limits ---------------------------------------------------------------------------------------
+# -- within Lambda's limits ------------------------------------------------------------------------
 
 
-def test_a_page_that_is_too_large_is_halved_and_goes_on(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_is_too_large_is_halved_and_goes_on(
+    ops: Ops, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ids = ops.bury(20)
     monkeypatch.setattr(operating, "MOST_BYTES", 4_000)
     seen: list[str] = []
@@ -382,7 +499,9 @@ def test_a_page_that_is_too_large_is_halved_and_goes_on(ops: Ops, monkeypatch: p
     assert seen == ids
 
 
-def test_a_history_that_is_too_large_loses_its_stacks_and_says_so(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_history_that_is_too_large_loses_its_stacks_and_says_so(
+    ops: Ops, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (task_id,) = ops.bury(error=an_error(stack="a frame\n" * 500))
     whole = ops.ask("task.get", id=task_id)
     assert "truncated" not in whole

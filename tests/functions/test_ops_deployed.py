@@ -1,4 +1,6 @@
-"""The ops function as a real process, asked by the real command line; and a job that the deployed sweeper finishes."""
+"""The ops function as a real process, asked by the real command line; and a job that the deployed
+sweeper finishes.
+"""
 
 import json
 import os
@@ -39,18 +41,31 @@ class Clinic(Deployment):
             claim = store.claim(candidate, a_grant(clock.now()))
             assert claim is not None
             attempt, failure = a_failed(claim, clock.now()), Failure("task_failed", "Boom", "boom")
-            store.dead_letter(claim, attempt, failure, now=clock.now(), fingerprint="v1:a", expires_at=None)
+            store.dead_letter(
+                claim, attempt, failure, now=clock.now(), fingerprint="v1:a", expires_at=None
+            )
 
     def typed(self, engine: Engine, *arguments: str) -> Any:
-        environment = {**engine.environment, "PATH": os.environ["PATH"], "NO_PROXY": "127.0.0.1", "RDQ_VIA": "rdq-ops"}
+        environment = {
+            **engine.environment,
+            "PATH": os.environ["PATH"],
+            "NO_PROXY": "127.0.0.1",
+            "RDQ_VIA": "rdq-ops",
+        }
         done = subprocess.run(
-            [RDQ, *arguments, "--json"], env=environment, capture_output=True, timeout=120, check=False
+            [RDQ, *arguments, "--json"],
+            env=environment,
+            capture_output=True,
+            timeout=120,
+            check=False,
         )
         assert done.returncode == 0, done.stderr.decode()
         return json.loads(done.stdout)
 
 
-def test_the_command_line_works_through_the_deployed_function_without_knowing_the_tables(ministack: Engine) -> None:
+def test_the_command_line_works_through_the_deployed_function_without_knowing_the_tables(
+    ministack: Engine,
+) -> None:
     clinic = Clinic(ministack)
     clinic.bury(ministack, 3)
     clinic.deploy("rdq-ops", "functions.ops.handler")
@@ -61,7 +76,9 @@ def test_the_command_line_works_through_the_deployed_function_without_knowing_th
     assert clinic.typed(ministack, "status")["items"][0]["pending"] == 3
 
 
-def test_a_job_that_is_left_to_the_sweeps_is_finished_by_the_deployed_sweeper(ministack: Engine) -> None:
+def test_a_job_that_is_left_to_the_sweeps_is_finished_by_the_deployed_sweeper(
+    ministack: Engine,
+) -> None:
     clinic = Clinic(ministack)
     clinic.bury(ministack, 3)
     clinic.deploy("rdq-ops", "functions.ops.handler")

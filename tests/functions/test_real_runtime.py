@@ -41,7 +41,9 @@ def swept(world: World) -> str:
 
 
 def test_what_rides_beside_a_payload_reaches_a_function(tmp_path: Path) -> None:
-    code = "def handler(event, context):\n    return [event, context.client_context.custom['rdq']]\n"
+    code = (
+        "def handler(event, context):\n    return [event, context.client_context.custom['rdq']]\n"
+    )
     with RealFunction(tmp_path, code) as function:
         world = world_with(function)
         task_id = swept(world)
@@ -65,7 +67,9 @@ def test_an_exception_is_kept_as_the_runtime_tells_it(tmp_path: Path) -> None:
 
 
 def test_a_function_that_exits_has_crashed(tmp_path: Path) -> None:
-    with RealFunction(tmp_path, "import os\n\ndef handler(event, context):\n    os._exit(3)\n") as function:
+    with RealFunction(
+        tmp_path, "import os\n\ndef handler(event, context):\n    os._exit(3)\n"
+    ) as function:
         world = world_with(function)
         task_id = swept(world)
     assert world.error(task_id).code == Code.HANDLER_PANICKED
@@ -115,14 +119,25 @@ def test_a_function_that_guards_and_is_its_own_handler_says_done_only_for_what_i
     create_tables(moto.dynamodb, TABLES)
     parts = connect(moto.dynamodb, TABLES)
     parts.queues.put_declared(
-        "billing", {"handlers": {"charge": RAW}, "retry": {"initial_backoff": "1ms"}}, {}, expected_revision=0
+        "billing",
+        {"handlers": {"charge": RAW}, "retry": {"initial_backoff": "1ms"}},
+        {},
+        expected_revision=0,
     )
     with AtomicMotoServer() as server:
-        reach = {"AWS_ENDPOINT_URL": server.endpoint_url, "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}
+        reach = {
+            "AWS_ENDPOINT_URL": server.endpoint_url,
+            "AWS_ACCESS_KEY_ID": "x",
+            "AWS_SECRET_ACCESS_KEY": "x",
+        }
         with RealFunction(tmp_path, GUARDED, environ={**TABLES.as_env(), **reach}) as function:
             (tmp_path / "down").touch()
-            deferred = json.loads(function.invoke(Payload=b'{"id":"7"}')["Payload"].read())["deferred"]
-            assert "FunctionError" in function.invoke(Payload=b'{"id":"7"}', ClientContext=_delivery())
+            deferred = json.loads(function.invoke(Payload=b'{"id":"7"}')["Payload"].read())[
+                "deferred"
+            ]
+            assert "FunctionError" in function.invoke(
+                Payload=b'{"id":"7"}', ClientContext=_delivery()
+            )
             (tmp_path / "down").unlink()
             again = function.invoke(Payload=b'{"id":"7"}', ClientContext=_delivery())
             assert json.loads(again["Payload"].read()) == {"done": "paid"}

@@ -23,7 +23,18 @@ from rdq_core.runtime.wiring import connect
 from rdq_core.stores.dynamodb.schema import Tables, create_tables
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
 from rdq_core.testing.functions import LambdaContext
-from tests.support.canary import HEADER, MESSAGE, PAYLOAD, REFERENCE, RESULT, ROOT, SOLD, VARIABLE, Outlets, told_of
+from tests.support.canary import (
+    HEADER,
+    MESSAGE,
+    PAYLOAD,
+    REFERENCE,
+    RESULT,
+    ROOT,
+    SOLD,
+    VARIABLE,
+    Outlets,
+    told_of,
+)
 from tests.support.engines import Engine
 from tests.support.events import event
 from tests.support.functions import ScriptedLambda, failed
@@ -50,7 +61,8 @@ MAY_ANSWER: Final[Mapping[str, set[str]]] = {
     "dlq.list": {MESSAGE},
     "dlq.groups": {MESSAGE},
 }
-"""What operations answer besides names, numbers and times: never a payload that wasn't asked for."""
+"""What operations answer besides names, numbers and times: never a payload that wasn't asked for.
+"""
 
 
 def every_function() -> set[str]:
@@ -64,7 +76,9 @@ def every_function() -> set[str]:
 
 
 class Printing(logging.Handler):
-    """What Lambda's runtime gives the root logger. Standard output is another one in each phase of a test."""
+    """What Lambda's runtime gives the root logger. Standard output is another one in each phase of
+    a test.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         sys.stdout.write(f"{self.format(record)}\n")
@@ -81,13 +95,21 @@ class Account:
         self.theirs = ScriptedLambda()
         self._modules: dict[str, ModuleType] = {}
         monkeypatch.setattr(hosting, "connect", self._connect)
-        monkeypatch.setattr(hosting, "_starter", lambda: lambda *told: outlets.hear("invocation", told))
-        monkeypatch.setattr(cloudformation, "put_answer", lambda *told: outlets.hear("cloudformation", told))
+        monkeypatch.setattr(
+            hosting, "_starter", lambda: lambda *told: outlets.hear("invocation", told)
+        )
+        monkeypatch.setattr(
+            cloudformation, "put_answer", lambda *told: outlets.hear("cloudformation", told)
+        )
 
     def _connect(self, **given: Any) -> Any:
-        parts = connect(self.client, TABLES, clock=self._clock, sleeper=SkipsSleep(self._clock), **given)
+        parts = connect(
+            self.client, TABLES, clock=self._clock, sleeper=SkipsSleep(self._clock), **given
+        )
         invoker = LambdaInvoker(lambda _seconds: self.theirs, on_error=parts.on_error)
-        return replace(parts, jitter=NoJitter(), busy=FollowsClock(self._clock), invoker=lambda: invoker)
+        return replace(
+            parts, jitter=NoJitter(), busy=FollowsClock(self._clock), invoker=lambda: invoker
+        )
 
     def call(self, function: str, told: object, *, alias: str = "") -> Any:
         """Call a function of rdq's. What it raises is what its caller gets to see."""
@@ -101,7 +123,9 @@ class Account:
             self.outlets.hear("error", *told_of(refused))
 
     def _cold(self, name: str) -> ModuleType:
-        spec = importlib.util.spec_from_file_location(f"cold_{name}", ROOT / "functions" / f"{name}.py")
+        spec = importlib.util.spec_from_file_location(
+            f"cold_{name}", ROOT / "functions" / f"{name}.py"
+        )
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -109,7 +133,9 @@ class Account:
         return module
 
     def operate(self, op: str, **fields: Any) -> Any:
-        """An operator request, answered twice: to whoever invokes the function, and through its URL."""
+        """An operator request, answered twice: to whoever invokes the function, and through its
+        URL.
+        """
         url = event("function_url") | {"body": json.dumps({"op": op, **fields})}
         for told, alias in ((url, ":url"), ({"op": op, **fields}, "")):
             answer = self.call("ops.handler", told, alias=alias)
@@ -125,12 +151,14 @@ class Account:
 
 
 @pytest.fixture
-def account(moto: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
+def account(
+    moto: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Account]:
     """The functions, whose process logs at DEBUG whatever it can."""
     create_tables(moto.dynamodb, TABLES)
     routes = {"*": {"queue": "billing", "handler_ref": "pays"}}
     environment = {
-        "RDQ_REGISTRY": "tests.support.till",
+        "RDQ_REGISTRY": "tests.support.waiting",
         "RDQ_SWEEPER_FUNCTION": "rdq-sweeper",
         "RDQ_INTAKE_ROUTES": json.dumps(routes),
         "AWS_LAMBDA_LOG_LEVEL": "DEBUG",
@@ -144,32 +172,53 @@ def account(moto: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     root.removeHandler(printing)
 
 
-# -- what happens in it ---------------------------------------------------------------------------------------------
+# -- what happens in it ----------------------------------------------------------------------------
 
 
 def deploy(account: Account) -> None:
     """CloudFormation declares the queues; the second time it says something wrong."""
     url = "https://cloudformation.example/answer"
-    told = {"RequestType": "Create", "ResponseURL": url, "StackId": "shop", "LogicalResourceId": "Queues"}
+    told = {
+        "RequestType": "Create",
+        "ResponseURL": url,
+        "StackId": "shop",
+        "LogicalResourceId": "Queues",
+    }
     config = {"config_version": "1", "queues": QUEUES}
     account.call("ops.handler", {**told, "ResourceProperties": {"Config": config}})
     account.call("ops.handler", {**told, "ResourceProperties": {"Config": ["queues"]}})
 
 
 def take_in(account: Account) -> dict[str, str]:
-    """Calls from everywhere, and some that are refused. The ids of three of them, by what becomes of them."""
+    """Calls from everywhere, and some that are refused. The ids of three of them, by what becomes
+    of them.
+    """
     for name in ("sqs", "sqs_fifo", "lambda_dead_letter_queue"):
         batch = event(name)
         for record in batch["Records"]:
             record["body"] = json.dumps({"card": PAYLOAD})
-            record.setdefault("messageAttributes", {})["customer"] = {"stringValue": HEADER, "dataType": "String"}
+            record.setdefault("messageAttributes", {})["customer"] = {
+                "stringValue": HEADER,
+                "dataType": "String",
+            }
         account.call("intake.handler", batch)
-        account.call("intake.handler", {"Records": [each | {"messageId": 5} for each in batch["Records"]]})
+        account.call(
+            "intake.handler", {"Records": [each | {"messageId": 5} for each in batch["Records"]]}
+        )
     failure = event("on_failure_destination") | {"requestPayload": {"card": PAYLOAD}}
-    failure["responsePayload"] = {"errorType": "E", "errorMessage": MESSAGE, "stackTrace": [VARIABLE]}
+    failure["responsePayload"] = {
+        "errorType": "E",
+        "errorMessage": MESSAGE,
+        "stackTrace": [VARIABLE],
+    }
     account.call("intake.handler", failure)
     account.call("intake.handler", event("eventbridge") | {"detail": {"card": PAYLOAD}})
-    for wrong in ({"delay": PAYLOAD}, {"payload_text": PAYLOAD}, {"queue": "nowhere"}, {"headers": {"a": [HEADER]}}):
+    for wrong in (
+        {"delay": PAYLOAD},
+        {"payload_text": PAYLOAD},
+        {"queue": "nowhere"},
+        {"headers": {"a": [HEADER]}},
+    ):
         account.call("intake.handler", {"submit": a_task("pays", "wrong", **wrong)})
     for ref in ("pays", "fails", "nobody-knows"):
         account.call("intake.handler", {"submit": a_task(ref, ref)})
@@ -179,7 +228,14 @@ def take_in(account: Account) -> dict[str, str]:
 
 
 def a_task(ref: str, key: str, **fields: Any) -> dict[str, Any]:
-    return {"queue": "billing", "handler_ref": ref, "key": key, "payload_json": {"card": PAYLOAD}, **SOLD, **fields}
+    return {
+        "queue": "billing",
+        "handler_ref": ref,
+        "key": key,
+        "payload_json": {"card": PAYLOAD},
+        **SOLD,
+        **fields,
+    }
 
 
 def work(account: Account) -> None:
@@ -189,7 +245,12 @@ def work(account: Account) -> None:
         json.dumps({"statusCode": 500, "body": RESULT}).encode(),
     )
     account.call(
-        "kick.handler", {"Records": [{"eventName": "INSERT", "dynamodb": {"NewImage": row}} for row in account.rows()]}
+        "kick.handler",
+        {
+            "Records": [
+                {"eventName": "INSERT", "dynamodb": {"NewImage": row}} for row in account.rows()
+            ]
+        },
     )
     account.call("kick.handler", {"Records": [PAYLOAD]})
     account.call("sweeper.handler", {})
@@ -199,7 +260,9 @@ def work(account: Account) -> None:
 
 
 def operate(account: Account, ids: Mapping[str, str]) -> set[str]:
-    """Every operation, each rightly and with something private where nothing is expected. Which they were."""
+    """Every operation, each rightly and with something private where nothing is expected. Which
+    they were.
+    """
     file = {"config": {"config_version": 1, "queues": {"mail": {"owner": "us"}}}}
     job = account.operate("dlq.redrive", queue="billing", all=True, reason="mended")["job_id"]
     encoded = base64.b64encode(PAYLOAD.encode()).decode()
@@ -214,8 +277,14 @@ def operate(account: Account, ids: Mapping[str, str]) -> set[str]:
         "dlq.purge": {"queue": "billing", "ids": [ids["fails"]]},
         **dict.fromkeys(("queue.check", "queue.diff", "queue.apply"), file),
         "queue.set": {"queue": "billing", "set": ["retry.max_attempts=2"], "reason": "a rush"},
-        **{f"queue.{verb}": {"queue": "billing"} for verb in ("stats", "ladder", "pause", "resume", "delete")},
-        **{f"job.{verb}": {"job_id": job} for verb in ("get", "pause", "resume", "advance", "cancel")},
+        **{
+            f"queue.{verb}": {"queue": "billing"}
+            for verb in ("stats", "ladder", "pause", "resume", "delete")
+        },
+        **{
+            f"job.{verb}": {"job_id": job}
+            for verb in ("get", "pause", "resume", "advance", "cancel")
+        },
     }
     for op, fields in requests.items():
         account.operate(op, **fields)
@@ -236,20 +305,37 @@ def test_no_function_tells_what_is_private(account: Account) -> None:
     told = ("log", "metric", "stdout", "audit", "error", "invocation", "cloudformation")
     assert [outlet for outlet in told if not account.outlets.heard(outlet)] == []
     leaks = account.outlets.leaks()
-    assert leaks - {(f"answer of {op}", secret) for op, secrets in MAY_ANSWER.items() for secret in secrets} == set()
+    assert (
+        leaks
+        - {(f"answer of {op}", secret) for op, secrets in MAY_ANSWER.items() for secret in secrets}
+        == set()
+    )
     # Else all of this would have been about tasks that hold nothing.
-    assert leaks >= {("answer of task.get", RESULT), ("answer of dlq.show", HEADER), ("answer of dlq.list", MESSAGE)}
+    assert leaks >= {
+        ("answer of task.get", RESULT),
+        ("answer of dlq.show", HEADER),
+        ("answer of dlq.list", MESSAGE),
+    }
 
 
-def test_a_function_that_told_would_be_found_out(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_that_told_would_be_found_out(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deploy(account)
-    monkeypatch.setattr(IntakeFunction, "take", lambda _, told, *_facts: sys.stdout.write(f"{told}\n"))
+    monkeypatch.setattr(
+        IntakeFunction, "take", lambda _, told, *_facts: sys.stdout.write(f"{told}\n")
+    )
     account.call("intake.handler", {"submit": a_task("pays", "pays")})
-    assert account.outlets.leaks() == {("stdout", secret) for secret in (PAYLOAD, HEADER, REFERENCE)}
+    assert account.outlets.leaks() == {
+        ("stdout", secret) for secret in (PAYLOAD, HEADER, REFERENCE)
+    }
 
 
 def test_requests_would_be_in_the_logs_if_nobody_kept_them_out(account: Account) -> None:
     deploy(account)
     logging.getLogger("botocore").setLevel(logging.DEBUG)
     account.call("intake.handler", {"submit": a_task("pays", "pays")})
-    assert ("stdout", HEADER) in account.outlets.leaks() or ("stdout", PAYLOAD) in account.outlets.leaks()
+    assert ("stdout", HEADER) in account.outlets.leaks() or (
+        "stdout",
+        PAYLOAD,
+    ) in account.outlets.leaks()

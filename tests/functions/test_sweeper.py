@@ -63,7 +63,12 @@ def test_an_event_may_ask_for_some_shards_and_the_rest_is_left() -> None:
     assert done + stage.sweep({"shards": [3]})["total"]["completed"] == 40
 
 
-NONSENSE: list[dict[str, Any]] = [{"queues": "a"}, {"queues": ["Not a name"]}, {"shards": [True]}, {"shards": [-1]}]
+NONSENSE: list[dict[str, Any]] = [
+    {"queues": "a"},
+    {"queues": ["Not a name"]},
+    {"shards": [True]},
+    {"shards": [-1]},
+]
 
 
 @pytest.mark.parametrize("event", NONSENSE)
@@ -137,7 +142,9 @@ def test_a_start_that_is_refused_is_told_and_the_report_says_so() -> None:
 
 def test_nothing_is_claimed_that_may_not_be_done_in_time() -> None:
     stage = Stage()
-    stage.world.configure("slow", handlers={"charge": {"function": "slow-fn"}}, execution={"handler_timeout": "50s"})
+    stage.world.configure(
+        "slow", handlers={"charge": {"function": "slow-fn"}}, execution={"handler_timeout": "50s"}
+    )
     (slow,) = stage.submit(queue="slow", delay="10s")
     (quick,) = stage.submit(delay="20s")
     report = stage.sweep(seconds=60)
@@ -147,7 +154,9 @@ def test_nothing_is_claimed_that_may_not_be_done_in_time() -> None:
     assert report["left"] == ["slow"]
 
 
-def test_a_queue_that_does_not_fit_at_all_is_told_each_time_and_not_served(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_queue_that_does_not_fit_at_all_is_told_each_time_and_not_served(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     stage = Stage(execution={"handler_timeout": "2m", "lease": "5m"})
     stage.submit()
     for _ in range(2):
@@ -182,7 +191,9 @@ def test_a_job_that_stays_open_does_not_make_the_sweeps_more_each_minute() -> No
     crew.bury(handler_ref="charge", payload=b"{}")
     crew.start(an_order(canary=Canary(first=1, wait=timedelta(hours=2))))
     start, alive = stage.world.clock.now(), []
-    due = deque[tuple[timedelta, object]]((timedelta(minutes=minute), SCHEDULE) for minute in range(15))
+    due = deque[tuple[timedelta, object]](
+        (timedelta(minutes=minute), SCHEDULE) for minute in range(15)
+    )
     while due:
         at, event = due.popleft()
         stage.world.clock.step(start + at - stage.world.clock.now())
@@ -191,7 +202,12 @@ def test_a_job_that_stays_open_does_not_make_the_sweeps_more_each_minute() -> No
         ended = stage.world.clock.now() - start
         alive.append((at, ended))
         if ended < timedelta(minutes=15):
-            due = deque(sorted([*due, *((ended, each) for _, each in stage.started.events)], key=lambda each: each[0]))
+            due = deque(
+                sorted(
+                    [*due, *((ended, each) for _, each in stage.started.events)],
+                    key=lambda each: each[0],
+                )
+            )
     assert max(sum(at <= moment < ended for at, ended in alive) for moment, _ in alive) <= 3
 
 
@@ -210,7 +226,9 @@ ENVIRON = {"RDQ_HELP_ABOVE": "10", "RDQ_HELP_SHARE": "5"}
 
 @pytest.mark.parametrize("name", ENVIRON)
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", " "])
-def test_a_threshold_of_help_that_is_no_number_is_refused_at_the_start(name: str, value: str) -> None:
+def test_a_threshold_of_help_that_is_no_number_is_refused_at_the_start(
+    name: str, value: str
+) -> None:
     with pytest.raises(ConfigInvalid, match=name):
         Stage({**ENVIRON, name: value}).sweep()
 
@@ -223,7 +241,9 @@ registry.register("charge", lambda order: "here")
 """
 
 
-def test_handlers_that_are_packaged_with_it_run_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handlers_that_are_packaged_with_it_run_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "packaged_handlers.py").write_text(REGISTRY, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     stage = Stage({"RDQ_REGISTRY": "packaged_handlers"})
@@ -254,8 +274,12 @@ class TestHelp:
         assert {function for function, _ in stage.started.events} <= {ARN}
         return [event for _, event in stage.started.events]
 
-    @pytest.mark.parametrize(("due", "expected"), [(0, 0), (10, 0), (11, 1), (15, 1), (16, 2), (40, 4)])
-    def test_helpers_come_with_what_is_due_beyond_the_threshold(self, due: int, expected: int) -> None:
+    @pytest.mark.parametrize(
+        ("due", "expected"), [(0, 0), (10, 0), (11, 1), (15, 1), (16, 2), (40, 4)]
+    )
+    def test_helpers_come_with_what_is_due_beyond_the_threshold(
+        self, due: int, expected: int
+    ) -> None:
         assert len(self.help_for(due)) == expected
 
     def test_their_shares_are_disjoint_and_cover_all_shards(self) -> None:
@@ -322,13 +346,16 @@ def test_the_same_event_at_once_and_again_has_one_effect_a_lease() -> None:
         effects.append((told["task_id"], told["fencing_token"]))
 
     stage.world.functions.always("charge-fn", effect)
-    threads = [threading.Thread(target=lambda: stage.sweep(SCHEDULE, seconds=120)) for _ in range(3)]
+    threads = [
+        threading.Thread(target=lambda: stage.sweep(SCHEDULE, seconds=120)) for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     stage.sweep(SCHEDULE, seconds=120)
-    # An idle sweep lets time pass at once, so a thread that is slow for real may lose its lease: that is one more.
+    # An idle sweep lets time pass at once, so a thread that is slow for real may lose its lease:
+    # that is one more.
     assert len(set(effects)) == len(effects)
     assert {task_id for task_id, _ in effects} == set(tasks)
     assert {stage.world.task(task_id).status for task_id in tasks} == {Status.SUCCEEDED}

@@ -1,4 +1,6 @@
-"""What functions print: events as JSON records, metrics in CloudWatch's embedded format, and nothing private."""
+"""What functions print: events as JSON records, metrics in CloudWatch's embedded format, and
+nothing private.
+"""
 
 import json
 from dataclasses import fields, replace
@@ -25,11 +27,17 @@ class Told(Stage):
     """A stage whose function tells as it does on Lambda."""
 
     def __init__(self, **config: Any) -> None:
-        super().__init__(**{"retry": {"max_attempts": 2, "initial_backoff": "1s", "jitter": 0}, **config})
+        super().__init__(
+            **{"retry": {"max_attempts": 2, "initial_backoff": "1s", "jitter": 0}, **config}
+        )
         log_as_json()
         metrics = MetricsSink("rdq-sweeper")
-        self.world.parts = replace(self.world.parts, events=LogsAndMetrics(metrics), on_error=log_error)
-        self.host = FunctionHost(parts=self.world.parts, metrics=metrics, start=self.started, environ=self.host.environ)
+        self.world.parts = replace(
+            self.world.parts, events=LogsAndMetrics(metrics), on_error=log_error
+        )
+        self.host = FunctionHost(
+            parts=self.world.parts, metrics=metrics, start=self.started, environ=self.host.environ
+        )
 
     def swept(self) -> None:
         with self.host.invocation():
@@ -48,7 +56,10 @@ def metrics_of(told: list[dict[str, Any]]) -> dict[str, tuple[dict[str, str], li
             assert directive["Namespace"] == "rdq"
             (names,) = directive["Dimensions"]
             for metric in directive["Metrics"]:
-                found[metric["Name"]] = ({name: record[name] for name in names}, record[metric["Name"]])
+                found[metric["Name"]] = (
+                    {name: record[name] for name in names},
+                    record[metric["Name"]],
+                )
     return found
 
 
@@ -58,8 +69,15 @@ def test_each_transition_is_one_json_record(capsys: pytest.CaptureFixture[str]) 
     (task_id,) = stage.submit()
     stage.swept()
     told = [line["message"] for line in lines(capsys) if "message" in line]
-    assert [each["event"] for each in told] == ["claimed", "retry_scheduled", "claimed", "succeeded"]
-    assert {(each["task_id"], each["queue"], each["handler_ref"]) for each in told} == {(task_id, QUEUE, "charge")}
+    assert [each["event"] for each in told] == [
+        "claimed",
+        "retry_scheduled",
+        "claimed",
+        "succeeded",
+    ]
+    assert {(each["task_id"], each["queue"], each["handler_ref"]) for each in told} == {
+        (task_id, QUEUE, "charge")
+    }
     assert {"attempt_no", "fencing_token", "outcome", "rule", "code"} <= set(told[1])
 
 
@@ -83,9 +101,13 @@ def test_metrics_are_told_by_queue_and_handler(capsys: pytest.CaptureFixture[str
     assert all(value >= 0 for value in values)
 
 
-def test_how_full_a_queue_is_is_told_once_a_minute_by_scheduled_sweeps(capsys: pytest.CaptureFixture[str]) -> None:
+def test_how_full_a_queue_is_is_told_once_a_minute_by_scheduled_sweeps(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     stage = Told(retry={"max_attempts": 1})
-    stage.world.functions.answer(failed(errorType="E"), failed(errorType="E"), refused("TooManyRequestsException"))
+    stage.world.functions.answer(
+        failed(errorType="E"), failed(errorType="E"), refused("TooManyRequestsException")
+    )
     stage.submit(3)
     sweeper = SweeperFunction(stage.host)
     invocation = Invocation(function="f", worker="w", remaining=timedelta(seconds=30))
@@ -99,14 +121,18 @@ def test_how_full_a_queue_is_is_told_once_a_minute_by_scheduled_sweeps(capsys: p
     assert "oldest_pending_age_seconds" in told[1]
 
 
-def test_an_invocation_with_nothing_to_tell_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invocation_with_nothing_to_tell_prints_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     stage = Told()
     with stage.host.invocation():
         pass
     assert lines(capsys) == []
 
 
-def test_metrics_are_printed_also_when_the_invocation_fails(capsys: pytest.CaptureFixture[str]) -> None:
+def test_metrics_are_printed_also_when_the_invocation_fails(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     stage = Told()
     stage.submit()
 
@@ -120,7 +146,9 @@ def test_metrics_are_printed_also_when_the_invocation_fails(capsys: pytest.Captu
     assert "lateness_ms" in metrics_of(lines(capsys))
 
 
-def test_more_values_than_a_record_may_have_are_told_in_several(capsys: pytest.CaptureFixture[str]) -> None:
+def test_more_values_than_a_record_may_have_are_told_in_several(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     stage = Told()
     stage.submit(250)
     stage.swept()
@@ -128,12 +156,18 @@ def test_more_values_than_a_record_may_have_are_told_in_several(capsys: pytest.C
     assert [len(line["lateness_ms"]) for line in told] == [99, 99, 52]
 
 
-def test_payloads_headers_and_results_are_in_nothing_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_payloads_headers_and_results_are_in_nothing_that_is_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     stage = Told()
     answer = json.dumps({"statusCode": 500, "body": SECRET}).encode()
     stage.world.functions.answer(answer, failed(errorType="E", errorMessage=SECRET), answer)
-    stage.world.submit(json.dumps(SECRET).encode(), headers={"h": SECRET}, content_type="application/json")
-    stage.world.submit(json.dumps(SECRET).encode(), headers={"h": SECRET}, content_type="application/json")
+    stage.world.submit(
+        json.dumps(SECRET).encode(), headers={"h": SECRET}, content_type="application/json"
+    )
+    stage.world.submit(
+        json.dumps(SECRET).encode(), headers={"h": SECRET}, content_type="application/json"
+    )
     stage.swept()
     printed = capsys.readouterr()
     assert "succeeded" in printed.out
@@ -143,14 +177,28 @@ def test_payloads_headers_and_results_are_in_nothing_that_is_printed(capsys: pyt
 def test_an_event_has_no_room_for_anything_private() -> None:
     hints = get_type_hints(Event)
     allowed = ("str", "int", "EventName", "Outcome", "NoneType")
-    kinds = {name: [kind.__name__ for kind in getattr(hint, "__args__", (hint,))] for name, hint in hints.items()}
+    kinds = {
+        name: [kind.__name__ for kind in getattr(hint, "__args__", (hint,))]
+        for name, hint in hints.items()
+    }
     assert {name for name, of in kinds.items() if not set(of) <= set(allowed)} == set()
-    assert not {each.name for each in fields(Event)} & {"payload", "headers", "result", "message", "detail", "stack"}
+    assert not {each.name for each in fields(Event)} & {
+        "payload",
+        "headers",
+        "result",
+        "message",
+        "detail",
+        "stack",
+    }
 
 
 def test_errors_are_json_records_too(capsys: pytest.CaptureFixture[str]) -> None:
     log_as_json()
     log_error(RuntimeError(SECRET), where="here")
     (told,) = lines(capsys)
-    assert (told["level"], told["message"]["where"], told["message"]["error_type"]) == ("ERROR", "here", "RuntimeError")
+    assert (told["level"], told["message"]["where"], told["message"]["error_type"]) == (
+        "ERROR",
+        "here",
+        "RuntimeError",
+    )
     assert SECRET not in json.dumps(told)

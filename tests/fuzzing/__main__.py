@@ -1,4 +1,6 @@
-"""Throw many inputs at every door: `make fuzz`, or `make fuzz INPUTS=1000 ARGS="--door 'a cursor'"`."""
+"""Throw many inputs at every door: `make fuzz`, or `make fuzz INPUTS=1000 ARGS="--door 'a
+cursor'"`.
+"""
 
 import argparse
 import multiprocessing
@@ -24,12 +26,17 @@ def main() -> int:
     began, wrong = time.perf_counter(), False
     ends = range(asked.first, asked.first + asked.inputs)
     parts = [
-        (name, ends[at : at + _AT_A_TIME]) for name in asked.door or DOORS for at in range(0, len(ends), _AT_A_TIME)
+        (name, ends[at : at + _AT_A_TIME])
+        for name in asked.door or DOORS
+        for at in range(0, len(ends), _AT_A_TIME)
     ]
     thrown: dict[str, list[int]] = {}
     with ProcessPoolExecutor(asked.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         for name, number, refused, problem in pool.map(part, parts):
-            thrown[name] = [thrown.get(name, [0, 0])[0] + number, thrown.get(name, [0, 0])[1] + refused]
+            thrown[name] = [
+                thrown.get(name, [0, 0])[0] + number,
+                thrown.get(name, [0, 0])[1] + refused,
+            ]
             if problem is not None:
                 wrong = True
                 print(problem, flush=True)

@@ -1,4 +1,6 @@
-"""Programs' and operators' requests, on stores in this process: submits, forgets, and cursors tampered with."""
+"""Programs' and operators' requests, on stores in this process: submits, forgets, and cursors
+tampered with.
+"""
 
 import base64
 import random
@@ -7,7 +9,7 @@ from typing import Any, Final
 
 from rdq_core.client.rdq import Rdq
 from rdq_core.domain import ids
-from rdq_core.engine.audit import Principal
+from rdq_core.engine.auditor import Principal
 from rdq_core.errors import StaleCursor
 from rdq_core.handlers.registry import Registry
 from rdq_core.ops.requests import OPERATIONS, answer
@@ -18,13 +20,29 @@ from tests.fuzzing.stored import QUEUE
 
 REQUESTS: Final[tuple[Any, ...]] = (
     *({"op": op} for op in OPERATIONS),
-    {"op": "dlq.list", "queue": "billing", "type": "*Timeout*", "since": "2026-07-20T14:03:22.117Z", "page_size": 5},
-    {"op": "dlq.redrive", "queue": "billing", "all": True, "rate": "50/s", "dry_run": True, "reason": "mended"},
+    {
+        "op": "dlq.list",
+        "queue": "billing",
+        "type": "*Timeout*",
+        "since": "2026-07-20T14:03:22.117Z",
+        "page_size": 5,
+    },
+    {
+        "op": "dlq.redrive",
+        "queue": "billing",
+        "all": True,
+        "rate": "50/s",
+        "dry_run": True,
+        "reason": "mended",
+    },
     {"op": "dlq.redrive", "queue": "billing", "ids": [ids.encode_id(1)], "dry_run": False},
     {"op": "task.get", "id": ids.encode_id(1)},
     {"op": "task.list", "queue": "billing", "status": "PENDING"},
     {"op": "queue.set", "queue": "billing", "set": ["retry.max_attempts=8"], "reason": "a rush"},
-    {"op": "queue.apply", "config": {"config_version": 1, "queues": {"billing": {"owner": "team"}}}},
+    {
+        "op": "queue.apply",
+        "config": {"config_version": 1, "queues": {"billing": {"owner": "team"}}},
+    },
     {"op": "queue.ladder", "queue": "billing"},
     {"op": "audit.list", "queue": "billing", "page_size": 2},
 )
@@ -39,7 +57,9 @@ def _local() -> Embedded:
     local = in_memory({QUEUE: {"index_shards": 2}}, registry=registry)
     for number in range(_RECORDS):
         local.rdq.submit(QUEUE, "nobody-knows", number)
-        with local.parts.auditor(Principal("ann")).recorded("dlq.redrive", QUEUE, detail={"number": number}):
+        with local.parts.auditor(Principal("ann")).recorded(
+            "dlq.redrive", QUEUE, detail={"number": number}
+        ):
             local.advance("1s")
     local.drain()
     return local
@@ -62,13 +82,15 @@ def _pass_time() -> None:
 
 
 def forget(target: str) -> None:
-    """Everything of a target is forgotten, whatever was submitted with it: afterwards there is nothing left of it."""
+    """Everything of a target is forgotten, whatever was submitted with it: afterwards there is
+    nothing left of it.
+    """
     rdq: Rdq = _local().rdq
     rdq.forget(target=target)
     assert rdq.forget(target=target) == 0
 
 
-# -- cursors -----------------------------------------------------------------------------------------------------------
+# -- cursors ---------------------------------------------------------------------------------------
 
 
 @cache
@@ -83,7 +105,9 @@ def _cursors() -> list[str]:
 
 
 def throw_cursor(dice: random.Random) -> str:
-    """A cursor that somebody has had in their hands: changed as text, or as what is below its signature."""
+    """A cursor that somebody has had in their hands: changed as text, or as what is below its
+    signature.
+    """
     cursor = dice.choice(_cursors())
     if dice.random() < 0.5:
         return of_text(dice, cursor)
@@ -105,7 +129,7 @@ def read_cursor(cursor: str) -> None:
     raise StaleCursor("neither list goes on from it")
 
 
-# -- operators ---------------------------------------------------------------------------------------------------------
+# -- operators -------------------------------------------------------------------------------------
 
 
 def parts() -> Parts:

@@ -31,32 +31,49 @@ Throw = Callable[[random.Random], Any]
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """`throw` makes an input of dice, `take` is the product's way in. `also` are errors that its contract names."""
+    """`throw` makes an input of dice, `take` is the product's way in. `also` are errors that its
+    contract names.
+    """
 
     throw: Throw
     take: Callable[[Any], object]
     also: tuple[type[Exception], ...] = ()
 
 
-# -- envelopes ---------------------------------------------------------------------------------------------------------
+# -- envelopes -------------------------------------------------------------------------------------
 
 _ATTEMPT: Final = Attempt(
     attempt_no=1,
     started_at=NOON,
     finished_at=NOON,
     outcome=Outcome.RETRYABLE_FAILURE,
-    error=AttemptError(type="TimeoutError", message="late", detail={"status": 504}, stack="Traceback ..."),
+    error=AttemptError(
+        type="TimeoutError", message="late", detail={"status": 504}, stack="Traceback ..."
+    ),
     worker="host:1",
     fencing_token=1,
     unknown={"future": [1, {"a": None}]},
 )
 _TASKS: Final = (
     a_task(),
-    a_task(headers={"traceparent": "00-1-2-01"}, concurrency_key="customer-5", target="order:1", requested_by="ann"),
     a_task(
-        status=Status.DEAD, completed_at=NOON, failure=Failure("task_failed", "E", "m"), attempts=(_ATTEMPT, _ATTEMPT)
+        headers={"traceparent": "00-1-2-01"},
+        concurrency_key="customer-5",
+        target="order:1",
+        requested_by="ann",
     ),
-    a_task(status=Status.SUCCEEDED, completed_at=NOON, result=b"{}", result_content_type="application/json"),
+    a_task(
+        status=Status.DEAD,
+        completed_at=NOON,
+        failure=Failure("task_failed", "E", "m"),
+        attempts=(_ATTEMPT, _ATTEMPT),
+    ),
+    a_task(
+        status=Status.SUCCEEDED,
+        completed_at=NOON,
+        result=b"{}",
+        result_content_type="application/json",
+    ),
 )
 _ENVELOPES: Final = tuple(to_envelope(task) for task in _TASKS)
 
@@ -79,14 +96,25 @@ def _is_json(data: object) -> bool:
     return True
 
 
-# -- files of tasks ----------------------------------------------------------------------------------------------------
+# -- files of tasks --------------------------------------------------------------------------------
 
 _TEMPLATE: Final = Draft(queue="billing", handler_ref="charge", payload=b"")
 _LINES: Final = tuple(
     json.dumps(data).encode()
     for data in (
-        {"queue": "billing", "handler_ref": "charge", "payload_json": {"a": 1}, "key": "order-1", "delay": "5m"},
-        {"payload_text": "hello", "run_at": "2026-07-20T14:03:22.117Z", "headers": {"a": "b"}, "target": "order:1"},
+        {
+            "queue": "billing",
+            "handler_ref": "charge",
+            "payload_json": {"a": 1},
+            "key": "order-1",
+            "delay": "5m",
+        },
+        {
+            "payload_text": "hello",
+            "run_at": "2026-07-20T14:03:22.117Z",
+            "headers": {"a": "b"},
+            "target": "order:1",
+        },
         _ENVELOPES[1],
     )
 )
@@ -107,12 +135,30 @@ def _is_told(draft: object) -> None:
         raise draft
 
 
-# -- what programs hand in ---------------------------------------------------------------------------------------------
+# -- what programs hand in -------------------------------------------------------------------------
 
 _ARGUMENTS: Final = (
-    {"queue": "billing", "handler_ref": "charge", "payload": {"a": [1, 2.5, None]}, "key": "order-1", "delay": "5m"},
-    {"queue": "billing", "handler_ref": "charge", "payload": "x", "id": ids.encode_id(1), "headers": {"a": "b"}},
-    {"queue": "billing", "handler_ref": "charge", "payload": b"x", "target": "order:1", "requested_by": "ann"},
+    {
+        "queue": "billing",
+        "handler_ref": "charge",
+        "payload": {"a": [1, 2.5, None]},
+        "key": "order-1",
+        "delay": "5m",
+    },
+    {
+        "queue": "billing",
+        "handler_ref": "charge",
+        "payload": "x",
+        "id": ids.encode_id(1),
+        "headers": {"a": "b"},
+    },
+    {
+        "queue": "billing",
+        "handler_ref": "charge",
+        "payload": b"x",
+        "target": "order:1",
+        "requested_by": "ann",
+    },
 )
 
 
@@ -123,7 +169,8 @@ class _Order(BaseModel):
 
 
 _DECODERS: Final = tuple(
-    decoder_for("handlers.charge", annotation) for annotation in (_Order, dict, list, str, bytes, Any)
+    decoder_for("handlers.charge", annotation)
+    for annotation in (_Order, dict, list, str, bytes, Any)
 )
 _PAYLOADS: Final = (b'{"id": "o", "cents": 5, "lines": [{"a": 1}]}', b"text", b"[1, 2]")
 
@@ -139,16 +186,24 @@ def _payload(given: tuple[int, bytes]) -> None:
 
 def _result(given: tuple[bytes, str]) -> None:
     content, content_type = given
-    done = plain_result(a_task(status=Status.SUCCEEDED, result=content, result_content_type=content_type))
+    done = plain_result(
+        a_task(status=Status.SUCCEEDED, result=content, result_content_type=content_type)
+    )
     assert done.has_output
 
 
 def _throw_result(dice: random.Random) -> tuple[bytes, str]:
-    kinds = ("application/json", "text/plain", "application/octet-stream", "", "application/json; charset=\x00")
+    kinds = (
+        "application/json",
+        "text/plain",
+        "application/octet-stream",
+        "",
+        "application/json; charset=\x00",
+    )
     return of_bytes(dice, b'{"receipt": "r-1", "lines": [1, 2]}'), dice.choice(kinds)
 
 
-# -- configuration -----------------------------------------------------------------------------------------------------
+# -- configuration ---------------------------------------------------------------------------------
 
 _FILE: Final = b"""config_version: 1
 defaults: &d
@@ -164,7 +219,11 @@ queues:
       charge-payment: {function: "payments-charge:live", invocation: sync, deliver: raw, answer: http}
 """
 _CONFIGURATION: Final = parse_document(_FILE)
-_DATA: Final = {"config_version": 1, "defaults": dict(_CONFIGURATION.defaults), "queues": dict(_CONFIGURATION.queues)}
+_DATA: Final = {
+    "config_version": 1,
+    "defaults": dict(_CONFIGURATION.defaults),
+    "queues": dict(_CONFIGURATION.queues),
+}
 _SETTINGS: Final = (
     "retry.max_attempts=8",
     "classification.permanent=[ValueError]",
@@ -183,17 +242,25 @@ def _throw_glob(dice: random.Random) -> tuple[str, str]:
 DOORS: Final[dict[str, Door]] = {
     "an envelope": Door(any_of(_ENVELOPES, of_data), _envelope),
     "a file of tasks": Door(any_of((*_LINES, b"\n".join(_LINES)), of_bytes), _task_file),
-    "a file of payloads": Door(any_of((b'{"a":1}\n', b"one\ntwo\r\n\nthree"), of_bytes), _payload_file),
-    "arguments of a submit": Door(any_of(_ARGUMENTS, of_data), lambda data: draft_of(new_task_of(data), now=NOON)),
+    "a file of payloads": Door(
+        any_of((b'{"a":1}\n', b"one\ntwo\r\n\nthree"), of_bytes), _payload_file
+    ),
+    "arguments of a submit": Door(
+        any_of(_ARGUMENTS, of_data), lambda data: draft_of(new_task_of(data), now=NOON)
+    ),
     "a submit": Door(any_of(_ARGUMENTS, of_data), desk.submit),
     "a payload": Door(_throw_payload, _payload),
     "a stored result": Door(_throw_result, _result),
-    "a configuration file": Door(any_of((_FILE, json.dumps(_DATA).encode()), of_bytes), parse_document),
+    "a configuration file": Door(
+        any_of((_FILE, json.dumps(_DATA).encode()), of_bytes), parse_document
+    ),
     "configuration as data": Door(any_of((_DATA,), of_data), document_of),
     "a setting": Door(any_of(_SETTINGS, of_text), lambda text: assign({}, [text])),
     "a glob": Door(_throw_glob, lambda given: matches(*given)),
     "a delay asked for": Door(
-        any_of(("30", "5s", "Wed, 21 Oct 2026 07:28:00 GMT"), of_text), RetryAfter, also=(ValueError,)
+        any_of(("30", "5s", "Wed, 21 Oct 2026 07:28:00 GMT"), of_text),
+        RetryAfter,
+        also=(ValueError,),
     ),
     "an id": Door(any_of((ids.encode_id(1 << 100),), of_text), ids.check_id),
     "a reference": Door(any_of(("order:88213",), of_text), desk.forget),
@@ -204,8 +271,12 @@ DOORS: Final[dict[str, Door]] = {
     "an event of the ops function": Door(functions.throw_call, functions.operate),
     "an event of CloudFormation": Door(functions.throw_deploy, functions.deploy),
     "an event of a handler function": Door(functions.throw_task, functions.handle),
-    "an answer of a function": Door(functions.throw_answer, functions.read, also=(Signal, Reported)),
-    "an order to sweep": Door(any_of(({"queues": ["billing"], "shards": [0, 1]}, {}), of_data), functions.order_sweep),
+    "an answer of a function": Door(
+        functions.throw_answer, functions.read, also=(Signal, Reported)
+    ),
+    "an order to sweep": Door(
+        any_of(({"queues": ["billing"], "shards": [0, 1]}, {}), of_data), functions.order_sweep
+    ),
     "a claim token": Door(stored.throw_token, stored.settle_under),
     "a stored item": Door(stored.throw_any_item, stored.read_item),
     "a table with a torn item": Door(stored.throw_item, stored.work_with),

@@ -28,7 +28,12 @@ from tests.support.events import event
 from tests.support.functions import Context
 
 _DECLARED: Final[tuple[Any, ...]] = (
-    {"Config": {"config_version": "1", "queues": {"email": {"owner": "a", "retry": {"max_attempts": "3"}}}}},
+    {
+        "Config": {
+            "config_version": "1",
+            "queues": {"email": {"owner": "a", "retry": {"max_attempts": "3"}}},
+        }
+    },
     {"Text": "config_version: 1\nqueues:\n  email: {retry: {max_attempts: 7}}\n"},
 )
 _ROUTES: Final = '{"*": {"queue": "billing", "handler_ref": "charge"}}'
@@ -63,12 +68,16 @@ def take_in(told: Any) -> None:
 
 
 def throw_records(dice: random.Random) -> Any:
-    """What the tasks table's stream delivers: records as DynamoDB makes them, of rows as nobody does, and then not."""
+    """What the tasks table's stream delivers: records as DynamoDB makes them, of rows as nobody
+    does, and then not.
+    """
     told = event("dynamodb_stream")
     told["Records"] *= dice.choice((1, 3))
     for record in told["Records"]:
         images = record["dynamodb"]
-        images |= {name: of_item(dice, images[name]) for name in ("NewImage", "OldImage") if name in images}
+        images |= {
+            name: of_item(dice, images[name]) for name in ("NewImage", "OldImage") if name in images
+        }
     return told if dice.random() < 0.5 else of_data(dice, told)
 
 
@@ -86,7 +95,11 @@ def throw_call(dice: random.Random) -> Any:
     request = _sendable(of_data(dice, request)) if dice.random() < 0.3 else request
     call = event("function_url")
     body = json.dumps(request).encode()
-    call["body"] = of_bytes(dice, body).decode("utf-8", "surrogateescape") if dice.random() < 0.3 else body.decode()
+    call["body"] = (
+        of_bytes(dice, body).decode("utf-8", "surrogateescape")
+        if dice.random() < 0.3
+        else body.decode()
+    )
     if dice.random() < 0.2:
         call |= {"body": base64.b64encode(body).decode(), "isBase64Encoded": True}
     return _sendable(of_data(dice, call) if dice.random() < 0.5 else call)
@@ -120,7 +133,9 @@ def deploy(told: Any) -> None:
     """It is done, or told what is wrong with it; never that rdq has a bug."""
     sent: list[bytes] = []
     if isinstance(told, dict) and told.keys() >= {"ResponseURL", "RequestType"}:
-        answer = CustomResource(desk.parts(), send=lambda _url, body: sent.append(body)).handle(told)
+        answer = CustomResource(desk.parts(), send=lambda _url, body: sent.append(body)).handle(
+            told
+        )
         assert [json.loads(each) for each in sent] == [answer]
         if answer["Status"] != "SUCCESS":
             assert "bug" not in answer["Reason"], answer["Reason"]
@@ -135,22 +150,33 @@ def order_sweep(told: Any) -> None:
 def throw_task(dice: random.Random) -> Any:
     """What a sweeper sends to a function of the application."""
     task, claim = a_task(), {"task_id": encode_id(1), "queue": "billing", "token": "t"}
-    facts = {"attempt_no": 1, "fencing_token": 5, "deadline": format_time(NOON), "payload_json": {"a": 1}}
-    told = dice.choice(({"version": 1, "task": to_envelope(task), **facts}, {"version": 1, "claim": claim}))
+    facts = {
+        "attempt_no": 1,
+        "fencing_token": 5,
+        "deadline": format_time(NOON),
+        "payload_json": {"a": 1},
+    }
+    told = dice.choice(
+        ({"version": 1, "task": to_envelope(task), **facts}, {"version": 1, "claim": claim})
+    )
     return _sendable({"rdq": of_data(dice, told)})
 
 
 def handle(event: Any) -> None:
     """It runs, or is refused."""
     world = _stage().world
-    entry = lambda_handler(world.rdq, "charge", lambda _payload: None, machine=world.clock, end_process=_never)
+    entry = lambda_handler(
+        world.rdq, "charge", lambda _payload: None, machine=world.clock, end_process=_never
+    )
     assert isinstance(entry(event, Context()), dict)
 
 
 def throw_answer(dice: random.Random) -> tuple[int, bytes]:
     """What a function of the application answers."""
     answer = dice.choice(_ANSWERS)
-    return dice.randrange(len(_TARGETS)), of_bytes(dice, json.dumps(_sendable(of_data(dice, answer))).encode())
+    return dice.randrange(len(_TARGETS)), of_bytes(
+        dice, json.dumps(_sendable(of_data(dice, answer))).encode()
+    )
 
 
 def read(given: tuple[int, bytes]) -> None:
@@ -167,14 +193,27 @@ def _never(_code: int) -> None:
 
 _TARGETS: Final = (
     *(HandlerTarget(function="f", answer=answer) for answer in Answer),
-    HandlerTarget(function="f", outcome=OutcomeField(field="status", success=("OK",), permanent=("NO",))),
+    HandlerTarget(
+        function="f", outcome=OutcomeField(field="status", success=("OK",), permanent=("NO",))
+    ),
     HandlerTarget(function="f", deliver=Deliver.ENVELOPE),
 )
 _ANSWERS: Final[tuple[Any, ...]] = (
     {"statusCode": 503, "headers": {"Retry-After": "5"}, "body": "x"},
     {"batchItemFailures": [{"itemIdentifier": "1"}]},
     {"status": "OK"},
-    {"rdq": {"outcome": "RETRYABLE_FAILURE", "error": {"type": "E", "detail": {"a": 1}}, "retry_after_ms": 5}},
+    {
+        "rdq": {
+            "outcome": "RETRYABLE_FAILURE",
+            "error": {"type": "E", "detail": {"a": 1}},
+            "retry_after_ms": 5,
+        }
+    },
     {"rdq": {"outcome": "SUCCESS", "result_base64": "AA==", "result_content_type": "text/plain"}},
-    {"errorType": "E", "errorMessage": "m", "stackTrace": ["a", {"path": "p"}], "cause": {"errorType": "C"}},
+    {
+        "errorType": "E",
+        "errorMessage": "m",
+        "stackTrace": ["a", {"path": "p"}],
+        "cause": {"errorType": "C"},
+    },
 )

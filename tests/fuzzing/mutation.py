@@ -1,4 +1,6 @@
-"""Valid examples made wrong: text and bytes, plain data, and DynamoDB's items, each by a seed's dice."""
+"""Valid examples made wrong: text and bytes, plain data, and DynamoDB's items, each by a seed's
+dice.
+"""
 
 import copy
 import random
@@ -153,7 +155,11 @@ def _value(dice: random.Random, old: Mapping[str, Any]) -> dict[str, Any]:
         case 4:
             return {"B": dice.choice(_BYTES)}
         case 5 if "S" in old:
-            return {"S": of_text(dice, str(old["S"])).encode("utf-8", "replace").decode("utf-8", "replace")}
+            return {
+                "S": of_text(dice, str(old["S"]))
+                .encode("utf-8", "replace")
+                .decode("utf-8", "replace")
+            }
         case 5 if "B" in old:
             return {"B": of_bytes(dice, bytes(old["B"]))}
         case 6:

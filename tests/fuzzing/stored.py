@@ -1,4 +1,6 @@
-"""Tables in which any item may be edited by hand, written by a newer rdq, or torn: every verb meets every item."""
+"""Tables in which any item may be edited by hand, written by a newer rdq, or torn: every verb meets
+every item.
+"""
 
 import pickle
 import random
@@ -13,7 +15,7 @@ from rdq_core.domain.ids import last_id
 from rdq_core.domain.lease import Claim
 from rdq_core.domain.lifecycle import Edit, Result
 from rdq_core.domain.references import Reference, ReferenceKind
-from rdq_core.engine.audit import Auditor, Principal
+from rdq_core.engine.auditor import Auditor, Principal
 from rdq_core.engine.ports import TaskStore
 from rdq_core.errors import LeaseLost
 from rdq_core.runtime.system import SystemIds
@@ -30,7 +32,14 @@ from rdq_core.stores.dynamodb.values import Reader
 from rdq_core.stores.memory import MemoryStore
 from rdq_core.testing.clock import FrozenClock, NoJitter, SkipsSleep
 from rdq_core.testing.contract.bench import Bench
-from rdq_core.testing.contract.factories import a_failed, a_failure, a_grant, a_task, an_error, noise
+from rdq_core.testing.contract.factories import (
+    a_failed,
+    a_failure,
+    a_grant,
+    a_task,
+    an_error,
+    noise,
+)
 from rdq_core.testing.fake_dynamodb import Database, FakeClient
 from tests.fuzzing.mutation import of_item, of_text
 
@@ -41,7 +50,9 @@ Place = tuple[str, tuple[str, str]]
 
 
 class Shelf:
-    """One task in each state and one item of each kind, and every verb, made ready before anything is torn."""
+    """One task in each state and one item of each kind, and every verb, made ready before anything
+    is torn.
+    """
 
     def __init__(self) -> None:
         self.clock = FrozenClock()
@@ -51,10 +62,17 @@ class Shelf:
         client: Any = FakeClient(self.database)
         world: Any = {"jitter": NoJitter(), "sleeper": SkipsSleep(FrozenClock())}
         self.store = DynamoTaskStore(
-            client, _TABLES, clock=self.clock, ids=SystemIds(), shards_ever=lambda _queue: 1, **world
+            client,
+            _TABLES,
+            clock=self.clock,
+            ids=SystemIds(),
+            shards_ever=lambda _queue: 1,
+            **world,
         )
         self.memory = MemoryStore(clock=self.clock, ids=SystemIds())
-        self.queues = DynamoQueues(client, _TABLES, clock=self.clock, fresh_for=timedelta(0), **world)
+        self.queues = DynamoQueues(
+            client, _TABLES, clock=self.clock, fresh_for=timedelta(0), **world
+        )
         self.limiter = DynamoRateLimiter(client, _TABLES, ids=SystemIds(), **world)
         self.audit = DynamoAudit(client, _TABLES, **world)
         self.ids: dict[str, str] = {}
@@ -112,7 +130,7 @@ class Shelf:
         tables = self.database.tables.items()
         return [(name, table.key_of(item)) for name, table in tables for item in table.every()]
 
-    # -- every verb -------------------------------------------------------------------------------------------------
+    # -- every verb --------------------------------------------------------------------------------
 
     def verbs(self) -> Iterator[Callable[[], object]]:
         """Calls that meet one or another of the items."""
@@ -135,14 +153,18 @@ class Shelf:
         yield lambda: self.queues.settings(QUEUE)
         yield self.queues.all_stored
         yield lambda: self.limiter.take(QUEUE, 3, self.limit, now=later)
-        yield lambda: self.audit.records(QUEUE, since=now - timedelta(days=1), before=last_id(later), limit=10)
+        yield lambda: self.audit.records(
+            QUEUE, since=now - timedelta(days=1), before=last_id(later), limit=10
+        )
 
     def _settling(self, claim: Claim) -> Iterator[Callable[[], object]]:
         store, now = self.store, self.clock.now()
         attempt, end = a_failed(claim, now), now + timedelta(days=1)
         yield lambda: store.load(claim)
         yield lambda: store.heartbeat(claim, end)
-        yield lambda: store.complete(claim, attempt, Result(content=b"done"), now=now, expires_at=end)
+        yield lambda: store.complete(
+            claim, attempt, Result(content=b"done"), now=now, expires_at=end
+        )
         yield lambda: store.reschedule(claim, attempt, a_failure(attempt), due_at=end)
         yield lambda: store.release(claim, a_failure(), due_at=now)
         yield lambda: store.dead_letter(
@@ -156,12 +178,16 @@ class Shelf:
         yield lambda: self._take_all(until)
 
     def _take_all(self, until: Any) -> None:
-        """What a sweep does with all that an index proposes. The first refusal is told, and no other is in the way."""
+        """What a sweep does with all that an index proposes. The first refusal is told, and no
+        other is in the way.
+        """
         refused: Exception | None = None
         for candidate in self.store.candidates(QUEUE, 0, until=until, limit=50).items:
             try:
                 if candidate.status == "PENDING":
-                    claims = self.store.claim_keyed if candidate.concurrency_key else self.store.claim
+                    claims = (
+                        self.store.claim_keyed if candidate.concurrency_key else self.store.claim
+                    )
                     claims(candidate, a_grant(until))
                 else:
                     self.store.lapsed(candidate, now=until)
@@ -240,7 +266,7 @@ def read_item(thrown: tuple[str, Any]) -> None:
             read_queue({"sk": {"S": QUEUE}, **item})
 
 
-# -- the stream --------------------------------------------------------------------------------------------------------
+# -- the stream ------------------------------------------------------------------------------------
 
 
 def throw_record(dice: random.Random) -> Any:
@@ -262,7 +288,7 @@ def clean_up(record: Any) -> None:
         shelf().mended()
 
 
-# -- tokens ------------------------------------------------------------------------------------------------------------
+# -- tokens ----------------------------------------------------------------------------------------
 
 
 def throw_token(dice: random.Random) -> str:

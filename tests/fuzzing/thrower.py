@@ -1,4 +1,6 @@
-"""Throws inputs at a door, one after the other, each made by dice of its own: a number tells all of it."""
+"""Throws inputs at a door, one after the other, each made by dice of its own: a number tells all of
+it.
+"""
 
 import contextlib
 import random
@@ -49,7 +51,9 @@ def throw(name: str, numbers: range) -> int:
 
 
 def part(asked: tuple[str, range]) -> tuple[str, int, int, str | None]:
-    """A part of a long series: the door, how many inputs were thrown, how many refused, and what went wrong."""
+    """A part of a long series: the door, how many inputs were thrown, how many refused, and what
+    went wrong.
+    """
     name, numbers = asked
     try:
         return name, len(numbers), throw(name, numbers), None
@@ -62,7 +66,9 @@ def _check_told(name: str, number: int, error: Exception) -> None:
     if not told.strip():
         raise Wrong(name, number, f"a {type(error).__name__} that says nothing")
     if len(told) > _LONGEST_MESSAGE:
-        raise Wrong(name, number, f"a {type(error).__name__} of {len(told)} characters: {told[:200]}")
+        raise Wrong(
+            name, number, f"a {type(error).__name__} of {len(told)} characters: {told[:200]}"
+        )
 
 
 @contextlib.contextmanager

@@ -1,4 +1,6 @@
-"""Handlers that are Lambda functions, called by a sweep: what they are sent, and what their answers mean."""
+"""Handlers that are Lambda functions, called by a sweep: what they are sent, and what their answers
+mean.
+"""
 
 import base64
 import json
@@ -20,7 +22,10 @@ class TestWhatIsSent:
         task_id = swept(world, headers=headers)
 
         (request,) = world.functions.requests
-        assert (request["FunctionName"], request["InvocationType"]) == ("charge-fn", "RequestResponse")
+        assert (request["FunctionName"], request["InvocationType"]) == (
+            "charge-fn",
+            "RequestResponse",
+        )
         assert request["Payload"] == ORDER
         assert world.functions.context() == {
             "task_id": task_id,
@@ -43,7 +48,11 @@ class TestWhatIsSent:
         world = world_with(answer="sqs")
         task_id = swept(world, "no JSON at all", content_type=None)
         (record,) = world.functions.event()["Records"]
-        assert (record["messageId"], record["body"], record["eventSource"]) == (task_id, "no JSON at all", "aws:sqs")
+        assert (record["messageId"], record["body"], record["eventSource"]) == (
+            task_id,
+            "no JSON at all",
+            "aws:sqs",
+        )
 
     def test_an_envelope_tells_the_task_and_its_payload(self) -> None:
         world = world_with(deliver="envelope")
@@ -60,7 +69,11 @@ class TestWhatIsSent:
             (b"abc", "text/plain", {"payload_text": "abc"}),
             (b"\xff\x00", "application/octet-stream", {"payload_base64": "/wA="}),
             (b"\xff", "text/plain", {"payload_base64": "/w=="}),
-            (b'{"a": 1}', "application/json", {"payload_json": {"a": 1}, "payload_base64": "eyJhIjogMX0="}),
+            (
+                b'{"a": 1}',
+                "application/json",
+                {"payload_json": {"a": 1}, "payload_base64": "eyJhIjogMX0="},
+            ),
         ],
     )
     def test_a_payload_has_the_form_that_its_content_type_says(
@@ -69,7 +82,9 @@ class TestWhatIsSent:
         world = world_with(deliver="envelope")
         swept(world, payload, content_type=content_type)
         told = world.functions.event()["rdq"]
-        assert {name: value for name, value in told.items() if name.startswith("payload")} == expected
+        assert {
+            name: value for name, value in told.items() if name.startswith("payload")
+        } == expected
 
     @pytest.mark.parametrize("payload", [b"", b"{", b"NaN", b"\xff"])
     def test_what_is_not_json_is_never_sent_raw(self, payload: bytes) -> None:
@@ -92,15 +107,34 @@ class TestWhatIsSent:
     def test_a_pinned_version_is_compared_with_the_functions(self) -> None:
         world = world_with(handler_version="v2", queue={"version_mismatch": "dead-letter"})
         task_id = swept(world, handler_version="v1")
-        assert outcome(world, task_id) == (PERMANENT, Code.VERSION_MISMATCH, "rdq.HandlerVersionMismatch")
+        assert outcome(world, task_id) == (
+            PERMANENT,
+            Code.VERSION_MISMATCH,
+            "rdq.HandlerVersionMismatch",
+        )
 
 
 ANSWERS: dict[str, tuple[dict[str, Any], object, Outcome | None, str]] = {
     "any plain answer": ({}, {"statusCode": 200}, None, ""),
     "a listed success": ({"outcome": "status"}, {"status": "OK"}, None, ""),
-    "a listed retryable": ({"outcome": "status"}, {"status": "LATER"}, RETRYABLE, "rdq.Answer.LATER"),
-    "a listed permanent": ({"outcome": "status"}, {"status": "FAILED"}, PERMANENT, "rdq.Answer.FAILED"),
-    "an unlisted value": ({"outcome": "status"}, {"status": "s3cret"}, RETRYABLE, "rdq.OutcomeUnknown"),
+    "a listed retryable": (
+        {"outcome": "status"},
+        {"status": "LATER"},
+        RETRYABLE,
+        "rdq.Answer.LATER",
+    ),
+    "a listed permanent": (
+        {"outcome": "status"},
+        {"status": "FAILED"},
+        PERMANENT,
+        "rdq.Answer.FAILED",
+    ),
+    "an unlisted value": (
+        {"outcome": "status"},
+        {"status": "s3cret"},
+        RETRYABLE,
+        "rdq.OutcomeUnknown",
+    ),
     "a missing field": ({"outcome": "status"}, {"state": "OK"}, RETRYABLE, "rdq.OutcomeUnknown"),
     "no object": ({"outcome": "status"}, "OK", RETRYABLE, "rdq.OutcomeUnknown"),
     "http 204": ({"answer": "http"}, {"statusCode": 204}, None, ""),
@@ -110,7 +144,12 @@ ANSWERS: dict[str, tuple[dict[str, Any], object, Outcome | None, str]] = {
     "http 425": ({"answer": "http"}, {"statusCode": 425}, RETRYABLE, "http.425"),
     "http 429": ({"answer": "http"}, {"statusCode": 429}, RETRYABLE, "http.429"),
     "http 500": ({"answer": "http"}, {"statusCode": 500}, RETRYABLE, "http.500"),
-    "http without a status": ({"answer": "http"}, {"body": "s3cret"}, RETRYABLE, "rdq.OutcomeUnknown"),
+    "http without a status": (
+        {"answer": "http"},
+        {"body": "s3cret"},
+        RETRYABLE,
+        "rdq.OutcomeUnknown",
+    ),
     "http 700": ({"answer": "http"}, {"statusCode": 700}, RETRYABLE, "rdq.OutcomeUnknown"),
     "http true": ({"answer": "http"}, {"statusCode": True}, RETRYABLE, "rdq.OutcomeUnknown"),
     "an answer that is nested too deeply to be read": ({}, "deep", None, ""),
@@ -129,7 +168,12 @@ ANSWERS: dict[str, tuple[dict[str, Any], object, Outcome | None, str]] = {
         "rdq.BatchItemFailure",
     ),
     "envelope with no word about rdq": ({"deliver": "envelope"}, {"done": True}, None, ""),
-    "envelope success": ({"deliver": "envelope"}, {"rdq": {"outcome": "SUCCESS", "result": 5}}, None, ""),
+    "envelope success": (
+        {"deliver": "envelope"},
+        {"rdq": {"outcome": "SUCCESS", "result": 5}},
+        None,
+        "",
+    ),
     "envelope retryable": (
         {"deliver": "envelope"},
         {"rdq": {"outcome": "RETRYABLE_FAILURE", "error": {"type": "Bank"}}},
@@ -211,16 +255,27 @@ class TestAnswers:
 
     @pytest.mark.parametrize("header", ["Retry-After", "retry-after"])
     def test_retry_after_is_honoured(self, header: str) -> None:
-        world = world_with(json.dumps({"statusCode": 503, "headers": {header: "120"}}).encode(), answer="http")
+        world = world_with(
+            json.dumps({"statusCode": 503, "headers": {header: "120"}}).encode(), answer="http"
+        )
         task = world.task(swept(world))
         assert task.next_attempt_at == world.clock.now() + timedelta(seconds=120)
 
     def test_a_retry_after_that_is_no_delay_counts_as_none(self) -> None:
-        world = world_with(json.dumps({"statusCode": 503, "headers": {"Retry-After": "soon"}}).encode(), answer="http")
+        world = world_with(
+            json.dumps({"statusCode": 503, "headers": {"Retry-After": "soon"}}).encode(),
+            answer="http",
+        )
         assert outcome(world, swept(world))[2] == "http.503"
 
     def test_an_envelopes_error_is_kept_whole_and_its_delay_honoured(self) -> None:
-        error = {"type": "Bank", "message": "closed", "code": "bank_closed", "detail": {"until": 9}, "stack": "at a"}
+        error = {
+            "type": "Bank",
+            "message": "closed",
+            "code": "bank_closed",
+            "detail": {"until": 9},
+            "stack": "at a",
+        }
         answer = {"rdq": {"outcome": "RETRYABLE_FAILURE", "error": error, "retry_after_ms": 60_000}}
         world = world_with(json.dumps(answer).encode(), deliver="envelope")
         task_id = swept(world)

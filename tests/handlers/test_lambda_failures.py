@@ -1,4 +1,6 @@
-"""Handlers that are Lambda functions: what becomes of a task whose function fails, or is not reached at all."""
+"""Handlers that are Lambda functions: what becomes of a task whose function fails, or is not
+reached at all.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -16,13 +18,21 @@ from tests.support.functions import failed, refused
 
 FUNCTION_ERRORS: dict[str, tuple[dict[str, Any], str, str | None, str]] = {
     "Python": (
-        {"errorType": "ValueError", "errorMessage": "no", "stackTrace": ['  File "a.py", line 1\n', "    raise\n"]},
+        {
+            "errorType": "ValueError",
+            "errorMessage": "no",
+            "stackTrace": ['  File "a.py", line 1\n', "    raise\n"],
+        },
         "ValueError",
         '  File "a.py", line 1\n    raise',
         Code.FAILED,
     ),
     "Node": (
-        {"errorType": "TypeError", "errorMessage": "no", "trace": ["TypeError: no", "    at a.js:1:2"]},
+        {
+            "errorType": "TypeError",
+            "errorMessage": "no",
+            "trace": ["TypeError: no", "    at a.js:1:2"],
+        },
         "TypeError",
         "TypeError: no\n    at a.js:1:2",
         Code.FAILED,
@@ -43,7 +53,11 @@ FUNCTION_ERRORS: dict[str, tuple[dict[str, Any], str, str | None, str]] = {
         Code.FAILED,
     ),
     "Go": (
-        {"errorType": "errorString", "errorMessage": "no", "stackTrace": [{"path": "m.go", "line": 3, "label": "run"}]},
+        {
+            "errorType": "errorString",
+            "errorMessage": "no",
+            "stackTrace": [{"path": "m.go", "line": 3, "label": "run"}],
+        },
         "errorString",
         "m.go:3 run",
         Code.FAILED,
@@ -72,7 +86,9 @@ FUNCTION_ERRORS: dict[str, tuple[dict[str, Any], str, str | None, str]] = {
 
 class TestFailures:
     @pytest.mark.parametrize("runtime", FUNCTION_ERRORS)
-    def test_a_function_error_is_kept_with_its_own_type_message_and_stack(self, runtime: str) -> None:
+    def test_a_function_error_is_kept_with_its_own_type_message_and_stack(
+        self, runtime: str
+    ) -> None:
         payload, kind, stack, code = FUNCTION_ERRORS[runtime]
         world = world_with(failed(**payload))
         task_id = swept(world)
@@ -82,12 +98,18 @@ class TestFailures:
         assert world.attempts(task_id)[0].outcome is RETRYABLE
 
     def test_the_queues_globs_judge_a_functions_own_types(self) -> None:
-        world = world_with(failed(errorType="CardDeclined"), queue={"classification": {"permanent": ["Card*"]}})
+        world = world_with(
+            failed(errorType="CardDeclined"), queue={"classification": {"permanent": ["Card*"]}}
+        )
         assert outcome(world, swept(world))[0] is PERMANENT
 
     @pytest.mark.parametrize("payload", [b"<html>", b"[" * 100_000])
-    def test_a_function_error_that_is_no_json_is_a_failure_all_the_same(self, payload: bytes) -> None:
-        world = world_with(lambda _request: {"FunctionError": "Unhandled", "Payload": _Bytes(payload)})
+    def test_a_function_error_that_is_no_json_is_a_failure_all_the_same(
+        self, payload: bytes
+    ) -> None:
+        world = world_with(
+            lambda _request: {"FunctionError": "Unhandled", "Payload": _Bytes(payload)}
+        )
         assert outcome(world, swept(world))[2] == "rdq.Failed"
 
     def test_no_answer_within_the_handlers_time_is_a_timeout(self) -> None:
@@ -96,7 +118,11 @@ class TestFailures:
 
     def test_an_answer_that_was_lost_is_an_attempt_of_which_nobody_knows_the_end(self) -> None:
         world = world_with(ConnectionClosedError(endpoint_url="https://lambda"))
-        assert outcome(world, swept(world)) == (RETRYABLE, Code.OUTCOME_UNKNOWN, "rdq.OutcomeUnknown")
+        assert outcome(world, swept(world)) == (
+            RETRYABLE,
+            Code.OUTCOME_UNKNOWN,
+            "rdq.OutcomeUnknown",
+        )
 
     def test_a_function_that_does_not_exist_is_unroutable(self) -> None:
         world = world_with(refused("ResourceNotFoundException"))
@@ -118,7 +144,9 @@ NOT_REACHED = [
 
 
 class TestNotReached:
-    @pytest.mark.parametrize("error", NOT_REACHED, ids=lambda error: type(error).__name__ + str(error)[-60:])
+    @pytest.mark.parametrize(
+        "error", NOT_REACHED, ids=lambda error: type(error).__name__ + str(error)[-60:]
+    )
     def test_it_is_no_attempt_and_the_task_waits_longer_each_time(self, error: Exception) -> None:
         world = world_with(*[error] * 12)
         task_id = swept(world)
@@ -134,13 +162,20 @@ class TestNotReached:
         assert world.told.last(EventName.RELEASED).code == Code.UNAVAILABLE
 
     def test_throttled_for_hours_it_still_has_its_whole_budget(self) -> None:
-        world = world_with(*[refused("TooManyRequestsException")] * 100, b"null", queue={"retry": {"max_attempts": 1}})
+        world = world_with(
+            *[refused("TooManyRequestsException")] * 100,
+            b"null",
+            queue={"retry": {"max_attempts": 1}},
+        )
         task_id = swept(world)
         for _ in range(101):
             world.clock.advance("5m")
             world.sweep()
         task = world.task(task_id)
-        assert (task.status, [attempt.attempt_no for attempt in task.attempts]) == (Status.SUCCEEDED, [1])
+        assert (task.status, [attempt.attempt_no for attempt in task.attempts]) == (
+            Status.SUCCEEDED,
+            [1],
+        )
 
     def test_after_dispatch_give_up_it_is_dead_without_an_attempt(self) -> None:
         world = world_with(*[refused("TooManyRequestsException")] * 100)
@@ -158,19 +193,30 @@ class TestNotReached:
         world.sweep()
         task = world.task(task_id)
         assert task.failure is not None
-        assert (task.status, task.failure.code, task.attempts) == (Status.DEAD, Code.UNAVAILABLE, ())
+        assert (task.status, task.failure.code, task.attempts) == (
+            Status.DEAD,
+            Code.UNAVAILABLE,
+            (),
+        )
 
     def test_an_attempt_in_between_starts_the_count_anew(self) -> None:
         throttled = refused("TooManyRequestsException")
-        world = world_with(throttled, throttled, failed(errorType="E"), throttled, queue={"retry": {"jitter": 0}})
+        world = world_with(
+            throttled, throttled, failed(errorType="E"), throttled, queue={"retry": {"jitter": 0}}
+        )
         task_id = swept(world)
         for _ in range(3):
             world.clock.advance("1m")
             world.sweep()
         task = world.task(task_id)
-        assert (task.attempt_count, task.next_attempt_at) == (1, world.clock.now() + timedelta(seconds=1))
+        assert (task.attempt_count, task.next_attempt_at) == (
+            1,
+            world.clock.now() + timedelta(seconds=1),
+        )
 
-    def test_no_further_task_is_claimed_for_that_function_in_this_sweep_and_others_go_on(self) -> None:
+    def test_no_further_task_is_claimed_for_that_function_in_this_sweep_and_others_go_on(
+        self,
+    ) -> None:
         world = world_with()
         world.configure(
             index_shards=1,

@@ -10,7 +10,14 @@ from pydantic import BaseModel, Field
 
 from rdq_core import Registry, Retry, Status, TaskContext, TaskDefinition, task
 from rdq_core.client.rdq import Rdq
-from rdq_core.errors import ConfigInvalid, InputInvalid, NotRegistered, OutputInvalid, RdqError, TaskNotFound
+from rdq_core.errors import (
+    ConfigInvalid,
+    InputInvalid,
+    NotRegistered,
+    OutputInvalid,
+    RdqError,
+    TaskNotFound,
+)
 from tests.engine.world import QUEUE, World
 from tests.handlers.mail import Mail, Sent, send_email
 
@@ -25,7 +32,7 @@ def defined(function: Any, **options: Any) -> TaskDefinition[Any, Any]:
     return task("work", **{"queue": QUEUE, **options})(function)
 
 
-# -- definitions ------------------------------------------------------------------------------------------------------
+# -- definitions -----------------------------------------------------------------------------------
 
 
 def test_a_typed_task_runs_and_its_output_comes_back_typed() -> None:
@@ -33,7 +40,11 @@ def test_a_typed_task_runs_and_its_output_comes_back_typed() -> None:
     receipt = send_email.submit(world.rdq, Mail(to="ada"))
     world.sweep()
     done = send_email.result(world.rdq, receipt.id)
-    assert (done.status, done.output, done.has_output) == (Status.SUCCEEDED, Sent(provider_id="ada/1"), True)
+    assert (done.status, done.output, done.has_output) == (
+        Status.SUCCEEDED,
+        Sent(provider_id="ada/1"),
+        True,
+    )
     assert (len(done.attempts), done.failure, done.completed_at) == (1, None, world.clock.now())
 
 
@@ -65,7 +76,9 @@ def test_a_submit_pins_the_version_and_stores_json_by_alias() -> None:
         ({"version": ""}, "tasks.work.version"),
     ],
 )
-def test_an_option_that_makes_no_sense_is_refused_when_the_task_is_defined(options: dict[str, Any], path: str) -> None:
+def test_an_option_that_makes_no_sense_is_refused_when_the_task_is_defined(
+    options: dict[str, Any], path: str
+) -> None:
     with pytest.raises(ConfigInvalid) as refusal:
         defined(lambda _mail: None, **options)
     assert refusal.value.path == path
@@ -86,7 +99,9 @@ def unspeakable(value: "object()") -> None: ...  # type: ignore[valid-type]
 def no_json(value: type[int] | RdqError) -> None: ...
 
 
-@pytest.mark.parametrize("function", [None, 5, lambda mail: mail, three, lambda: None, unspeakable, no_json])
+@pytest.mark.parametrize(
+    "function", [None, 5, lambda mail: mail, three, lambda: None, unspeakable, no_json]
+)
 def test_a_function_that_no_task_could_call_is_refused(function: Any) -> None:
     with pytest.raises(ConfigInvalid, match=r"tasks\.work"):
         defined(function)
@@ -138,7 +153,9 @@ def test_a_registry_serves_the_queues_of_its_typed_tasks_too() -> None:
     assert tuple(registry.queues) == ("first", QUEUE)
 
 
-def test_a_definition_that_the_application_has_not_registered_is_refused_where_it_says_what_it_runs() -> None:
+def test_a_definition_that_the_application_has_not_registered_is_refused_where_it_says_what_it_runs() -> (
+    None
+):
     world = World()
     alone = Rdq(parts=world.parts, registry=Registry())
     with pytest.raises(NotRegistered) as refusal:
@@ -147,7 +164,7 @@ def test_a_definition_that_the_application_has_not_registered_is_refused_where_i
     assert world.store.counts(QUEUE).pending == 0
 
 
-# -- input ------------------------------------------------------------------------------------------------------------
+# -- input -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -229,7 +246,10 @@ def test_a_stored_input_that_does_not_fit_is_dead_at_the_first_attempt(payload: 
     world = a_world()
     task_id = world.submit(payload, ref="send-email")
     assert world.sweep().dead_lettered == 1
-    assert (world.error(task_id).code, world.error(task_id).type) == ("task_input_invalid", "rdq.InputInvalid")
+    assert (world.error(task_id).code, world.error(task_id).type) == (
+        "task_input_invalid",
+        "rdq.InputInvalid",
+    )
     assert len(world.attempts(task_id)) == 1
 
 
@@ -273,7 +293,7 @@ def test_submit_options_are_those_of_a_plain_submit() -> None:
     assert (stored.target, stored.requested_by, stored.headers["a"]) == ("order:7", "user:1", "b")
 
 
-# -- output -----------------------------------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -295,7 +315,8 @@ def maybe(_mail: Mail) -> Total | None: return None  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("function", "output"), [(nothing, None), (zero, 0), (empty, ""), (a_list, [Total(0)]), (maybe, None)]
+    ("function", "output"),
+    [(nothing, None), (zero, 0), (empty, ""), (a_list, [Total(0)]), (maybe, None)],
 )
 def test_a_zero_or_null_output_is_output(function: Any, output: object) -> None:
     definition = defined(function)
@@ -353,7 +374,10 @@ def test_an_output_of_another_type_is_a_permanent_failure() -> None:
     world = a_world(definition)
     receipt = definition.submit(world.rdq, Mail(to="ada"))
     world.sweep()
-    assert (world.task(receipt.id).status, world.error(receipt.id).code) == (Status.DEAD, "task_output_invalid")
+    assert (world.task(receipt.id).status, world.error(receipt.id).code) == (
+        Status.DEAD,
+        "task_output_invalid",
+    )
 
 
 def test_an_output_over_a_mebibyte_is_a_permanent_failure() -> None:
@@ -364,10 +388,13 @@ def test_an_output_over_a_mebibyte_is_a_permanent_failure() -> None:
     world = a_world(definition)
     receipt = definition.submit(world.rdq, Mail(to="ada"))
     world.sweep()
-    assert (world.task(receipt.id).status, world.error(receipt.id).code) == (Status.DEAD, "task_output_too_large")
+    assert (world.task(receipt.id).status, world.error(receipt.id).code) == (
+        Status.DEAD,
+        "task_output_too_large",
+    )
 
 
-# -- calling it -------------------------------------------------------------------------------------------------------
+# -- calling it ------------------------------------------------------------------------------------
 
 
 def test_run_calls_the_plain_function_with_or_without_a_context() -> None:

@@ -1,7 +1,7 @@
 """Who asks for what: requests as they are made, and policies as the templates grant them.
 
-Resources have short names: `tasks`, `tasks/index/due`, `bodies/keep/...`, `function:sweeper`. Unlike ministack, this
-decides on leading keys and attributes too.
+Resources have short names: `tasks`, `tasks/index/due`, `bodies/keep/...`, `function:sweeper`.
+Unlike ministack, this decides on leading keys and attributes too.
 """
 
 import re
@@ -14,7 +14,12 @@ from typing import Any, Final
 from rdq_core.stores.dynamodb.schema import Tables
 from tests.infra.templates import Template, as_list, statements
 
-_TABLES: Final = {"TasksTable": "tasks", "DlqTable": "dlq", "ControlTable": "control", "AuditTable": "audit"}
+_TABLES: Final = {
+    "TasksTable": "tasks",
+    "DlqTable": "dlq",
+    "ControlTable": "control",
+    "AuditTable": "audit",
+}
 _FUNCTIONS: Final = {"SweeperFunction": "function:sweeper"}
 _BUCKET: Final = {"BodyBucket": "bodies"}
 _KEYS: Final = ("ForAllValues:StringEquals", "ForAllValues:StringLike", "StringEquals", "Bool")
@@ -29,7 +34,8 @@ _UNDER_BATCH: Final = {"PutRequest": "Item", "DeleteRequest": "Key"}
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One action on one resource; in the control table of this partition, and of an update these attributes.
+    """One action on one resource; in the control table of this partition, and of an update these
+    attributes.
 
     `is_through_url` says that a function is called by its URL.
     """
@@ -43,7 +49,8 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One action on one resource, where the partition and the attributes fit these patterns; None: any.
+    """One action on one resource, where the partition and the attributes fit these patterns; None:
+    any.
 
     `only_through_url` keeps a function from being called in any other way.
     """
@@ -60,7 +67,10 @@ class Grant:
             self.action == use.action
             and fnmatchcase(use.resource, self.resource)
             and (self.leading_keys is None or _fits(use.leading_key or "", self.leading_keys))
-            and (self.attributes is None or all(_fits(each, self.attributes) for each in use.attributes))
+            and (
+                self.attributes is None
+                or all(_fits(each, self.attributes) for each in use.attributes)
+            )
             and (use.is_through_url or not self.only_through_url)
         )
 
@@ -127,7 +137,11 @@ def policy_grants(template: Template, logical_id: str) -> list[Grant]:
 def own_grants(template: Template, logical_id: str) -> list[Grant]:
     """What a role may by its own policies."""
     role = template["Resources"][logical_id]["Properties"]
-    return [grant for policy in role.get("Policies", ()) for grant in grants_of(policy["PolicyDocument"])]
+    return [
+        grant
+        for policy in role.get("Policies", ())
+        for grant in grants_of(policy["PolicyDocument"])
+    ]
 
 
 def role_grants(template: Template, logical_id: str) -> list[Grant]:
@@ -181,7 +195,11 @@ class Watch:
             case "BatchWriteItem":
                 for table, requests in params["RequestItems"].items():
                     for request in requests:
-                        item = next(request[kind][of] for kind, of in _UNDER_BATCH.items() if kind in request)
+                        item = next(
+                            request[kind][of]
+                            for kind, of in _UNDER_BATCH.items()
+                            if kind in request
+                        )
                         yield self._use(operation, {"TableName": table, "Key": item})
             case "BatchExecuteStatement":
                 for statement in params["Statements"]:
@@ -195,21 +213,33 @@ class Watch:
         if "IndexName" in request:
             resource += f"/index/{request['IndexName']}"
         key = request.get("Key") or request.get("Item") or {}
-        partition = key.get("pk", {}).get("S") or (_queried(request) if resource == "control" else None)
+        partition = key.get("pk", {}).get("S") or (
+            _queried(request) if resource == "control" else None
+        )
         # IAM knows the attributes that the request names, its keys included.
-        attributes = {*key, *request.get("ExpressionAttributeNames", {}).values()} if action == "UpdateItem" else ()
+        attributes = (
+            {*key, *request.get("ExpressionAttributeNames", {}).values()}
+            if action == "UpdateItem"
+            else ()
+        )
         return Use(f"dynamodb:{action}", resource, partition, frozenset(attributes))
 
     @property
     def _names(self) -> dict[str, str]:
-        return {getattr(self.tables, field): field for field in ("tasks", "dlq", "control", "audit")}
+        return {
+            getattr(self.tables, field): field for field in ("tasks", "dlq", "control", "audit")
+        }
 
 
 def _queried(request: Mapping[str, Any]) -> str | None:
     """The partition that a query asks for."""
-    values: Sequence[Mapping[str, str]] = list(request.get("ExpressionAttributeValues", {}).values())
+    values: Sequence[Mapping[str, str]] = list(
+        request.get("ExpressionAttributeValues", {}).values()
+    )
     found = re.match(r"#pk = (:\w+)", request.get("KeyConditionExpression", ""))
-    return None if found is None or not values else request["ExpressionAttributeValues"][found[1]]["S"]
+    return (
+        None if found is None or not values else request["ExpressionAttributeValues"][found[1]]["S"]
+    )
 
 
 def _object_uses(operation: str, params: Mapping[str, Any]) -> Iterator[Use]:

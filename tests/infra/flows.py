@@ -1,4 +1,6 @@
-"""What each role does in ordinary life and in odd cases, on a whole rdq in this process, with its requests noted."""
+"""What each role does in ordinary life and in odd cases, on a whole rdq in this process, with its
+requests noted.
+"""
 
 from base64 import b64encode
 from collections.abc import Callable
@@ -14,7 +16,7 @@ from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.job import JobState
 from rdq_core.domain.references import Reference, ReferenceKind
 from rdq_core.domain.units import parse_duration
-from rdq_core.engine.audit import Principal
+from rdq_core.engine.auditor import Principal
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import Unavailable
 from rdq_core.ops.garbage import collect
@@ -55,7 +57,9 @@ class Company:
         s3 = engine.client("s3")
         s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
         number = next(_numbers)
-        self.tables = Tables(*(f"rdq-{table}-{number}" for table in ("tasks", "dlq", "control", "audit")))
+        self.tables = Tables(
+            *(f"rdq-{table}-{number}" for table in ("tasks", "dlq", "control", "audit"))
+        )
         create_tables(self.client, self.tables)
         self.clock = FrozenClock()
         parts = connect(self.client, self.tables, clock=self.clock, events=Quiet())
@@ -98,7 +102,9 @@ class Company:
         """The same with other handlers."""
         span = parse_duration(horizon)
         with self.watch.of("sweeper"):
-            sweeper = self.parts.sweeper(registry, serves=registry.queues, worker="w:1", rdq=self.rdq)
+            sweeper = self.parts.sweeper(
+                registry, serves=registry.queues, worker="w:1", rdq=self.rdq
+            )
             sweeper.sweep(SweepLimits(horizon=span, linger=min(span, parse_duration("2s"))))
 
     def ask(self, role: str, **document: Any) -> dict[str, Any]:
@@ -110,7 +116,9 @@ class Company:
         """The same company, seen by a process that remembers nothing."""
         fresh = connect(self.client, self.tables, clock=self.clock, events=Quiet())
         again = copy(self)
-        again.parts = replace(fresh, store=self.store, jitter=NoJitter(), idle=self.parts.idle, busy=self.parts.busy)
+        again.parts = replace(
+            fresh, store=self.store, jitter=NoJitter(), idle=self.parts.idle, busy=self.parts.busy
+        )
         return again
 
     def a_dead_one(self, payload: bytes = b"x", **fields: object) -> DeadEntry:
@@ -144,7 +152,9 @@ def a_guard_keeps_a_failed_call(company: Company) -> None:
     def fails(_: dict[str, str]) -> dict[str, str]:
         raise ConnectionError("no answer")
 
-    guard = company.rdq.guard(QUEUE, "charge", on=ConnectionError, max_attempts=2, key=lambda order: order["id"])
+    guard = company.rdq.guard(
+        QUEUE, "charge", on=ConnectionError, max_attempts=2, key=lambda order: order["id"]
+    )
     with company.watch.of("submitter"):
         for _ in range(2):
             guard(fails)({"id": "order-7"})
@@ -213,7 +223,9 @@ def a_sweeper_advances_bulk_operations(company: Company) -> None:
         for size in (OUTSIDE, LARGE):
             company.a_dead_one(noise(size), target="order:7")
         company.clock.advance("1m")
-        company.ask("operator", op=op, queue=QUEUE, type="TimeoutError", rate="1/s", reason="they are over")
+        company.ask(
+            "operator", op=op, queue=QUEUE, type="TimeoutError", rate="1/s", reason="they are over"
+        )
         for _ in range(6):
             company.sweep(horizon="30s")
             company.clock.advance("30s")
@@ -225,7 +237,9 @@ def a_sweeper_takes_over_what_a_killed_host_began(company: Company) -> None:
         for _ in range(2):
             company.a_dead_one()
         company.clock.advance("1m")
-        job = company.ask("operator", op=op, queue=QUEUE, all=True, reason="they are over")["job_id"]
+        job = company.ask("operator", op=op, queue=QUEUE, all=True, reason="they are over")[
+            "job_id"
+        ]
         with FaultScript(company.client) as script, suppress(Unavailable):
             script.reject("AccessDeniedException", "TransactWriteItems")
             company.ask("operator", op="job.advance", job_id=job)
@@ -237,13 +251,17 @@ def a_sweeper_takes_over_what_a_killed_host_began(company: Company) -> None:
 def a_sweeper_is_overtaken_by_a_pause(company: Company) -> None:
     company.a_dead_one()
     company.clock.advance("1m")
-    job = company.ask("operator", op="dlq.redrive", queue=QUEUE, all=True, reason="they are over")["job_id"]
+    job = company.ask("operator", op="dlq.redrive", queue=QUEUE, all=True, reason="they are over")[
+        "job_id"
+    ]
 
     def pause() -> None:
         company.ask("operator", op="job.pause", job_id=job)
 
     with FaultScript(company.client) as script:
-        script.interleave(pause, "PutItem", where=lambda put: put.params["TableName"] == company.tables.control)
+        script.interleave(
+            pause, "PutItem", where=lambda put: put.params["TableName"] == company.tables.control
+        )
         company.sweep(horizon="30s")
     assert company.parts.job_desk().get(job).state is JobState.PAUSED
 
@@ -260,7 +278,11 @@ def what_is_gone_is_cleaned_up(company: Company) -> None:
         ExpressionAttributeValues={":id": {"S": task_id}},
     )["Items"]
     for item in sorted(items, key=lambda item: item["kind"]["S"], reverse=True):
-        lasting = {attr: value for attr, value in item.items() if attr not in (Attr.BODY_ENDS_AT, Attr.EXPIRES_AT)}
+        lasting = {
+            attr: value
+            for attr, value in item.items()
+            if attr not in (Attr.BODY_ENDS_AT, Attr.EXPIRES_AT)
+        }
         lasting.pop(Attr.REFERENCES_END_AT, None)
         if Attr.S3_KEY in lasting:
             lasting[Attr.S3_KEY] = {"S": f"{LASTING}/{task_id}/body"}
@@ -277,13 +299,22 @@ def everybody_asks_for_the_time(company: Company) -> None:
 
 
 def an_operator_mends(company: Company) -> None:
-    entries = [company.a_dead_one(noise(size), target="order:7") for size in (1, OUTSIDE, LARGE, LARGE)]
+    entries = [
+        company.a_dead_one(noise(size), target="order:7") for size in (1, OUTSIDE, LARGE, LARGE)
+    ]
     dead = [entry.task_id for entry in entries]
     new = b64encode(noise(LARGE + 1)).decode()
     company.clock.advance("50d")
     company.ask("operator", op="dlq.show", id=dead[0])
     company.ask("operator", op="dlq.redrive", queue=QUEUE, ids=dead[:2], reason="it is mended")
-    company.ask("operator", op="dlq.redrive", queue=QUEUE, ids=dead[2:3], payload_base64=new, reason="it was wrong")
+    company.ask(
+        "operator",
+        op="dlq.redrive",
+        queue=QUEUE,
+        ids=dead[2:3],
+        payload_base64=new,
+        reason="it was wrong",
+    )
     company.ask("operator", op="dlq.purge", queue=QUEUE, ids=dead[3:], reason="it is over")
     company.ask("operator", op="task.cancel", ids=[dead[0], company.submit(concurrency_key="ann")])
     with company.watch.of("operator"):
@@ -297,7 +328,9 @@ def an_operator_works_in_bulk(company: Company) -> None:
     company.clock.advance("1m")
     page = company.ask("operator", op="dlq.list", queue=QUEUE, page_size=1)
     company.ask("operator", op="dlq.list", queue=QUEUE, page_size=1, cursor=page["next_cursor"])
-    job = company.ask("operator", op="dlq.redrive", queue=QUEUE, all=True, reason="it is mended")["job_id"]
+    job = company.ask("operator", op="dlq.redrive", queue=QUEUE, all=True, reason="it is mended")[
+        "job_id"
+    ]
     for op in ("job.list", "audit.list"):
         company.ask("operator", op=op)
     company.ask("operator", op="job.get", job_id=job)
@@ -320,7 +353,9 @@ def an_operator_configures(company: Company) -> None:
 def somebody_looks(company: Company) -> None:
     dead = [company.a_dead_one(noise(LARGE)).task_id for _ in range(2)]
     company.clock.advance("1m")
-    job = company.ask("operator", op="dlq.redrive", queue=QUEUE, type="Nothing*", reason="none")["job_id"]
+    job = company.ask("operator", op="dlq.redrive", queue=QUEUE, type="Nothing*", reason="none")[
+        "job_id"
+    ]
     company.ask("operator", op="dlq.list", queue=QUEUE, page_size=1)
     company = company.as_new_process()
     for request in (

@@ -1,4 +1,6 @@
-"""What rdq's functions do, and who invokes which function, with that noted too. See the other flows."""
+"""What rdq's functions do, and who invokes which function, with that noted too. See the other
+flows.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -11,7 +13,13 @@ from rdq_core.handlers.aws_lambda import LambdaInvoker
 from rdq_core.runtime import hosting, remote
 from rdq_core.runtime.hosting import FunctionHost
 from rdq_core.runtime.kicking import SWEEPER, KickFunction
-from rdq_core.runtime.sweeping import HELP_ABOVE, HELP_SHARE, Invocation, SweeperFunction, SweepOrder
+from rdq_core.runtime.sweeping import (
+    HELP_ABOVE,
+    HELP_SHARE,
+    Invocation,
+    SweeperFunction,
+    SweepOrder,
+)
 from rdq_core.runtime.telemetry import MetricsSink
 from tests.infra.access import Use
 from tests.infra.flows import Company
@@ -46,7 +54,9 @@ def host(company: Company, functions: Functions, environ: Mapping[str, str]) -> 
     )
     invoker = LambdaInvoker(lambda _seconds: functions, on_error=company.parts.on_error)
     parts = replace(company.parts, invoker=lambda: invoker)
-    return FunctionHost(parts=parts, metrics=MetricsSink("acme"), start=hosting._starter(), environ=environ)
+    return FunctionHost(
+        parts=parts, metrics=MetricsSink("acme"), start=hosting._starter(), environ=environ
+    )
 
 
 def swept(company: Company, role: str, *, tasks: int, environ: Mapping[str, str]) -> Functions:
@@ -54,7 +64,9 @@ def swept(company: Company, role: str, *, tasks: int, environ: Mapping[str, str]
     functions = Functions(company)
     sweeper = SweeperFunction(host(company, functions, environ))
     ids = [company.rdq.submit(CALLS, "charge", {}).id for _ in range(tasks)]
-    invocation = Invocation(function="acme-sweeper", worker="lambda:acme-sweeper/1", remaining=timedelta(minutes=15))
+    invocation = Invocation(
+        function="acme-sweeper", worker="lambda:acme-sweeper/1", remaining=timedelta(minutes=15)
+    )
     with company.watch.of(role), patch.object(hosting, "lambda_client", lambda _seconds: functions):
         sweeper.sweep(SweepOrder(), invocation)
     assert {company.rdq.get(each).status for each in ids} == {Status.SUCCEEDED}
@@ -67,7 +79,9 @@ def a_sweeper_calls_the_handlers_of_queues(company: Company) -> None:
 
 
 def a_sweeper_brings_help(company: Company) -> None:
-    functions = swept(company, "sweeper function", tasks=20, environ={HELP_ABOVE: "5", HELP_SHARE: "5"})
+    functions = swept(
+        company, "sweeper function", tasks=20, environ={HELP_ABOVE: "5", HELP_SHARE: "5"}
+    )
     assert "acme-sweeper" in functions.called
 
 
@@ -77,16 +91,22 @@ def new_work_starts_a_sweep(company: Company) -> None:
     company.rdq.submit(CALLS, "charge", b"{}")
     rows = company.client.scan(TableName=company.tables.tasks)["Items"]
     records = [{"eventName": "INSERT", "dynamodb": {"NewImage": row}} for row in rows]
-    with company.watch.of("kick"), patch.object(hosting, "lambda_client", lambda _seconds: functions):
+    with (
+        company.watch.of("kick"),
+        patch.object(hosting, "lambda_client", lambda _seconds: functions),
+    ):
         kick.kick({"Records": records})
     assert functions.called == ["acme-sweeper"]
     with company.watch.of("sweeper"):
-        company.parts.wakefulness.fall_asleep(CALLS)
+        company.parts.reservations.release(CALLS)
 
 
 def an_operator_asks_the_ops_function(company: Company) -> None:
     functions = Functions(company)
-    with company.watch.of("operator"), patch.object(remote, "lambda_client", lambda _seconds: functions):
+    with (
+        company.watch.of("operator"),
+        patch.object(remote, "lambda_client", lambda _seconds: functions),
+    ):
         remote.ask_function("acme-ops", {"op": "status"})
     assert functions.called == ["acme-ops"]
 

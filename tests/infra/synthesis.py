@@ -14,7 +14,9 @@ APP: Final = ROOT / "infra" / "cdk"
 
 @pytest.fixture(scope="session")
 def synthesised(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the assembly of `infra/cdk/app.py`. Its package is a stand-in: nothing runs of it here."""
+    """The folder with the assembly of `infra/cdk/app.py`. Its package is a stand-in: nothing runs
+    of it here.
+    """
     folder = tmp_path_factory.mktemp("cdk")
     package = folder / "package.zip"
     with zipfile.ZipFile(package, "w") as archive:

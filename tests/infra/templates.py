@@ -37,15 +37,23 @@ def translated() -> Template:
 def run_infra(tool: str, *arguments: str, cwd: Path = ROOT, **environ: str) -> str:
     """What a tool of the third environment prints. An error is told with all that it has said."""
     command = [str(INFRA_BIN / tool), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env={**os.environ, **environ})
-    assert done.returncode == 0, f"{tool} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=cwd, env={**os.environ, **environ}
+    )
+    assert done.returncode == 0, (
+        f"{tool} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+    )
     return done.stdout
 
 
 def of_type(template: Mapping[str, Any], kind: str) -> dict[str, dict[str, Any]]:
     """The properties of every resource of a type, by its logical id."""
     resources = template["Resources"].items()
-    return {name: resource.get("Properties", {}) for name, resource in resources if resource["Type"] == kind}
+    return {
+        name: resource.get("Properties", {})
+        for name, resource in resources
+        if resource["Type"] == kind
+    }
 
 
 def as_list(value: Any) -> list[Any]:

@@ -44,13 +44,17 @@ def with_values(value: Any, values: dict[str, Any]) -> Any:
 def wanted() -> Template:
     """The translated SAM template with its parameters' defaults; the code's place is CDK's own."""
     template = translated()
-    defaults = {name: each["Default"] for name, each in template["Parameters"].items() if "Default" in each}
+    defaults = {
+        name: each["Default"] for name, each in template["Parameters"].items() if "Default" in each
+    }
     whole: Template = with_values(template, defaults)
     return whole
 
 
 def as_text(value: Any) -> Any:
-    """The same with truth values and numbers as text: CloudFormation takes either, and CDK makes one of the other."""
+    """The same with truth values and numbers as text: CloudFormation takes either, and CDK makes
+    one of the other.
+    """
     match value:
         case dict():
             return {name: as_text(inner) for name, inner in value.items()}
@@ -68,8 +72,13 @@ def own(template: Template) -> dict[str, Any]:
 
 
 def comparable(resource: dict[str, Any]) -> dict[str, Any]:
-    properties = {name: value for name, value in resource.get("Properties", {}).items() if name != "Code"}
-    kept = {name: resource.get(name) for name in ("Type", "Condition", "DeletionPolicy", "UpdateReplacePolicy")}
+    properties = {
+        name: value for name, value in resource.get("Properties", {}).items() if name != "Code"
+    }
+    kept = {
+        name: resource.get(name)
+        for name in ("Type", "Condition", "DeletionPolicy", "UpdateReplacePolicy")
+    }
     return {**kept, "Properties": as_text(properties)}
 
 
@@ -85,7 +94,10 @@ def test_each_resource_is_the_same_in_both(cdk: Template) -> None:
 
 def test_conditions_decide_alike(cdk: Template) -> None:
     # Lists of no functions and of an empty name both join to nothing.
-    both = [{name: each for name, each in t["Conditions"].items() if name != "HasHandlers"} for t in (cdk, wanted())]
+    both = [
+        {name: each for name, each in t["Conditions"].items() if name != "HasHandlers"}
+        for t in (cdk, wanted())
+    ]
     assert as_text(both[0]) == as_text(both[1])
 
 
@@ -99,7 +111,9 @@ CHECKS: Final[tuple[Callable[..., None], ...]] = (
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("table", test_tables.FIELDS)
-def test_its_tables_are_those_of_the_store(cdk: Template, table: str, check: Callable[..., None]) -> None:
+def test_its_tables_are_those_of_the_store(
+    cdk: Template, table: str, check: Callable[..., None]
+) -> None:
     check(cdk, table)
 
 
@@ -112,20 +126,30 @@ def test_a_queue_is_declared_with_the_stack(cdk: Template) -> None:
 
 
 def test_sweepers_may_invoke_the_queues_handlers_and_no_others(cdk: Template) -> None:
-    grants = [each for each in policy_grants(cdk, "SweeperPolicy") if each.action == "lambda:InvokeFunction"]
+    grants = [
+        each
+        for each in policy_grants(cdk, "SweeperPolicy")
+        if each.action == "lambda:InvokeFunction"
+    ]
     assert [grant.resource for grant in grants] == [charge(cdk)]
     assert not any(grant.allows(Use("lambda:InvokeFunction", "another")) for grant in grants)
 
 
 def test_the_rest_of_the_sweepers_policy_is_the_same(cdk: Template) -> None:
     def others(template: Template) -> list[str]:
-        return [str(each) for each in policy_grants(template, "SweeperPolicy") if each.action.startswith("dynamodb")]
+        return [
+            str(each)
+            for each in policy_grants(template, "SweeperPolicy")
+            if each.action.startswith("dynamodb")
+        ]
 
     assert others(cdk) == others(sam())
 
 
 def test_a_grant_attaches_the_policy(cdk: Template) -> None:
-    (role,) = (each for name, each in of_type(cdk, "AWS::IAM::Role").items() if name.startswith("Checkout"))
+    (role,) = (
+        each for name, each in of_type(cdk, "AWS::IAM::Role").items() if name.startswith("Checkout")
+    )
     assert role["ManagedPolicyArns"] == [{"Ref": "SubmitterPolicy"}]
 
 
@@ -158,18 +182,25 @@ print(json.dumps([stack.resolve(rdq.environment), stack.resolve(role.node.defaul
 
 
 @pytest.mark.parametrize("has_bucket", [True, False])
-def test_a_program_gets_the_names_that_it_needs_however_often_it_asks(tmp_path: Path, has_bucket: bool) -> None:
+def test_a_program_gets_the_names_that_it_needs_however_often_it_asks(
+    tmp_path: Path, has_bucket: bool
+) -> None:
     script = tmp_path / "app.py"
     script.write_text(ASKED_TWICE.replace("HAS_BUCKET", str(has_bucket)))
     environment, policies = json.loads(run_app(script, PYTHONPATH=str(APP)))
     bucket = {"RDQ_BODY_BUCKET": {"Ref": "BodyBucket"}} if has_bucket else {}
-    tables = {name: f"{name.split('_')[1].capitalize()}Table" for name in Tables("t-1", "d-1", "c-1", "a-1").as_env()}
+    tables = {
+        name: f"{name.split('_')[1].capitalize()}Table"
+        for name in Tables("t-1", "d-1", "c-1", "a-1").as_env()
+    }
     assert environment == {name: {"Ref": table} for name, table in tables.items()} | bucket
     assert policies == [{"Ref": "SubmitterPolicy"}]
 
 
 def charge(template: Template) -> str:
-    (name,) = (name for name in of_type(template, "AWS::Lambda::Function") if name.startswith("Charge"))
+    (name,) = (
+        name for name in of_type(template, "AWS::Lambda::Function") if name.startswith("Charge")
+    )
     return name
 
 
@@ -178,5 +209,7 @@ def test_its_distribution_brings_the_template(tmp_path: Path) -> None:
     subprocess.run(build, cwd=APP, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("rdq_cdk-*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
-    told = run_infra("python", str(tmp_path / "installed" / "rdq_cdk" / "template.py"), cwd=tmp_path)
+    told = run_infra(
+        "python", str(tmp_path / "installed" / "rdq_cdk" / "template.py"), cwd=tmp_path
+    )
     assert json.loads(told)["source"] == sam()

@@ -23,7 +23,16 @@ def test_the_source_fits_into_one_call() -> None:
 @pytest.mark.slow
 def test_the_construct_and_its_example_are_typed() -> None:
     config, tools = ROOT / "pyproject.toml", INFRA_BIN / "python"
-    mypy = ["-m", "mypy", "--config-file", str(config), "--exclude", "^$", "--python-executable", str(tools)]
+    mypy = [
+        "-m",
+        "mypy",
+        "--config-file",
+        str(config),
+        "--exclude",
+        "^$",
+        "--python-executable",
+        str(tools),
+    ]
     checked = [sys.executable, *mypy, "rdq_cdk", "app.py"]
     done = subprocess.run(checked, cwd=APP, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

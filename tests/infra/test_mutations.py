@@ -1,4 +1,6 @@
-"""The checks see what they are there to see: each mistake in the template makes the named test fail."""
+"""The checks see what they are there to see: each mistake in the template makes the named test
+fail.
+"""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -17,7 +19,11 @@ def properties(stack: Template, name: str) -> dict[str, Any]:
 
 
 def statement(stack: Template, policy: str, sid: str) -> dict[str, Any]:
-    return next(each for each in statements(properties(stack, policy)["PolicyDocument"]) if each["Sid"] == sid)
+    return next(
+        each
+        for each in statements(properties(stack, policy)["PolicyDocument"])
+        if each["Sid"] == sid
+    )
 
 
 def without(stack: Template, policy: str, sid: str, action: str) -> None:
@@ -52,7 +58,9 @@ TABLES: Final[dict[str, tuple[Mutation, Callable[..., None], str]]] = {
         "TasksTable",
     ),
     "new images only": (
-        lambda stack: properties(stack, "TasksTable")["StreamSpecification"].update(StreamViewType="NEW_IMAGE"),
+        lambda stack: properties(stack, "TasksTable")["StreamSpecification"].update(
+            StreamViewType="NEW_IMAGE"
+        ),
         test_tables.test_streams_are_those_of_the_store,
         "TasksTable",
     ),
@@ -62,7 +70,9 @@ TABLES: Final[dict[str, tuple[Mutation, Callable[..., None], str]]] = {
         "ControlTable",
     ),
     "a TTL on another attribute": (
-        lambda stack: properties(stack, "DlqTable")["TimeToLiveSpecification"].update(AttributeName="ttl"),
+        lambda stack: properties(stack, "DlqTable")["TimeToLiveSpecification"].update(
+            AttributeName="ttl"
+        ),
         test_tables.test_rows_expire_by_the_attribute_of_the_store,
         "DlqTable",
     ),
@@ -93,11 +103,15 @@ TOO_MUCH: Final = {
 
 WHOLE: Final[dict[str, tuple[Mutation, Callable[..., None]]]] = {
     "objects that go too early": (
-        lambda stack: properties(stack, "BodyBucket")["LifecycleConfiguration"]["Rules"][0].update(ExpirationInDays=30),
+        lambda stack: properties(stack, "BodyBucket")["LifecycleConfiguration"]["Rules"][0].update(
+            ExpirationInDays=30
+        ),
         test_tables.test_objects_live_as_long_as_their_prefix_says,
     ),
     "a rule for what stays": (
-        lambda stack: properties(stack, "BodyBucket")["LifecycleConfiguration"]["Rules"][0].update(Prefix="keep/"),
+        lambda stack: properties(stack, "BodyBucket")["LifecycleConfiguration"]["Rules"][0].update(
+            Prefix="keep/"
+        ),
         test_tables.test_objects_live_as_long_as_their_prefix_says,
     ),
     "a wildcard action": (
@@ -117,11 +131,15 @@ WHOLE: Final[dict[str, tuple[Mutation, Callable[..., None]]]] = {
         test_policies.test_nobody_changes_the_audit,
     ),
     "a schedule that repeats": (
-        lambda stack: properties(stack, "Schedule")["Target"]["RetryPolicy"].update(MaximumRetryAttempts=185),
+        lambda stack: properties(stack, "Schedule")["Target"]["RetryPolicy"].update(
+            MaximumRetryAttempts=185
+        ),
         test_starting.test_the_schedule_neither_repeats_nor_loses_a_sweep,
     ),
     "a sweeper that is run again": (
-        lambda stack: properties(stack, "SweeperFunction")["EventInvokeConfig"].update(MaximumRetryAttempts=2),
+        lambda stack: properties(stack, "SweeperFunction")["EventInvokeConfig"].update(
+            MaximumRetryAttempts=2
+        ),
         test_starting.test_a_sweep_that_failed_is_not_run_again,
     ),
     "a filter on another name": (

@@ -1,4 +1,6 @@
-"""The functions' zips: small enough, the same each time, and whole: a bare interpreter imports every handler."""
+"""The functions' zips: small enough, the same each time, and whole: a bare interpreter imports
+every handler.
+"""
 
 import ast
 import json
@@ -17,7 +19,9 @@ from tests.support.stores import TABLES
 pytestmark = pytest.mark.slow
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
-OWN_ARCH = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}[platform.machine().lower()]
+OWN_ARCH = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}[
+    platform.machine().lower()
+]
 ENVIRONMENT = {
     **TABLES.as_env(),
     "AWS_REGION": "eu-central-1",
@@ -41,7 +45,11 @@ def handlers() -> list[str]:
     """Every handler that a function's docstring promises."""
     found = []
     for file in sorted((ROOT / "functions").glob("*.py")):
-        functions = [each.name for each in ast.parse(file.read_text()).body if isinstance(each, ast.FunctionDef)]
+        functions = [
+            each.name
+            for each in ast.parse(file.read_text()).body
+            if isinstance(each, ast.FunctionDef)
+        ]
         found += [f"functions.{file.stem}.{name}" for name in functions if not name.startswith("_")]
     return found
 
@@ -58,7 +66,11 @@ def test_every_handler_is_imported_from_its_zip_by_a_bare_interpreter(tmp_path: 
         opened.extractall(code)
     found, _ = imported(code, handlers(), tmp_path)
     assert found == dict.fromkeys(handlers(), True)
-    assert {"functions.sweeper.handler", "functions.kick.clean_up", "functions.intake.handler"} <= set(found)
+    assert {
+        "functions.sweeper.handler",
+        "functions.kick.clean_up",
+        "functions.intake.handler",
+    } <= set(found)
     # Only operator requests are validated by pydantic, whose import takes longer than all of ours.
     in_a_hurry = [each for each in handlers() if not each.startswith("functions.ops.")]
     _, modules = imported(code, in_a_hurry, tmp_path)
@@ -66,10 +78,17 @@ def test_every_handler_is_imported_from_its_zip_by_a_bare_interpreter(tmp_path: 
 
 
 def imported(code: Path, names: list[str], cwd: Path) -> tuple[dict[str, bool], set[str]]:
-    """Which of the handlers can be called after their import in an interpreter of their own, and all its modules."""
+    """Which of the handlers can be called after their import in an interpreter of their own, and
+    all its modules.
+    """
     command = [sys.executable, "-I", "-S", "-c", IMPORT, str(code), *names]
     answer = subprocess.run(
-        command, env={**ENVIRONMENT, "PATH": os.defpath}, cwd=cwd, capture_output=True, text=True, check=False
+        command,
+        env={**ENVIRONMENT, "PATH": os.defpath},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert answer.returncode == 0, answer.stderr
     found, modules = json.loads(answer.stdout.splitlines()[-1])
@@ -99,11 +118,17 @@ def test_it_is_the_same_each_time(tmp_path: Path) -> None:
 
 def test_the_lock_file_has_the_versions_that_rdq_is_tested_with() -> None:
     def versions(lock: Path) -> set[str]:
-        return {line.split()[0] for line in lock.read_text().splitlines() if "==" in line and line[0].isalpha()}
+        return {
+            line.split()[0]
+            for line in lock.read_text().splitlines()
+            if "==" in line and line[0].isalpha()
+        }
 
     assert versions(LOCK) <= versions(ROOT / "requirements-dev.lock")
 
 
-def test_the_command_says_what_it_has_built(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_what_it_has_built(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--arch", "x86_64", "--into", str(tmp_path)]) == 0
     assert "rdq-functions-x86_64.zip" in capsys.readouterr().out

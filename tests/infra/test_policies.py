@@ -1,4 +1,6 @@
-"""Each role may do what it does, and nothing else. What it does is noted while it does it: see the flows."""
+"""Each role may do what it does, and nothing else. What it does is noted while it does it: see the
+flows.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -42,7 +44,10 @@ _STREAM: Final = {
 
 
 def _logs(function: str) -> Mapping[str, str]:
-    return {f"logs:{action} on {function}Logs": _BY_LAMBDA for action in ("CreateLogStream", "PutLogEvents")}
+    return {
+        f"logs:{action} on {function}Logs": _BY_LAMBDA
+        for action in ("CreateLogStream", "PutLogEvents")
+    }
 
 
 UNUSED_HERE: Final[Mapping[str, Mapping[str, str]]] = {
@@ -62,7 +67,12 @@ UNUSED_HERE: Final[Mapping[str, Mapping[str, str]]] = {
         "sqs:SendMessage on UndeliveredQueue": _BY_LAMBDA,
         **{
             f"sqs:{action} on IntakeQueueArn": _BY_LAMBDA
-            for action in ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes", "ChangeMessageVisibility")
+            for action in (
+                "ReceiveMessage",
+                "DeleteMessage",
+                "GetQueueAttributes",
+                "ChangeMessageVisibility",
+            )
         },
     },
     "schedule": {
@@ -84,23 +94,43 @@ FORBIDDEN: Final[Mapping[str, tuple[Use, ...]]] = {
         *(Use(f"dynamodb:{action}", "audit") for action in ("Query", *_WRITES)),
     ),
     "sweeper": (
-        *(Use(f"dynamodb:{action}", "audit") for action in ("GetItem", "Query", "Scan", "UpdateItem", "DeleteItem")),
-        *(Use(f"dynamodb:{action}", "control", "queues") for action in ("PutItem", "DeleteItem", "BatchWriteItem")),
+        *(
+            Use(f"dynamodb:{action}", "audit")
+            for action in ("GetItem", "Query", "Scan", "UpdateItem", "DeleteItem")
+        ),
+        *(
+            Use(f"dynamodb:{action}", "control", "queues")
+            for action in ("PutItem", "DeleteItem", "BatchWriteItem")
+        ),
         *(
             Use("dynamodb:UpdateItem", "control", "queues", frozenset({"pk", "sk", layer}))
             for layer in ("declared", "file_defaults", "override", "paused_at", "shards_ever")
         ),
-        *(Use(f"dynamodb:{action}", "control", "secret#cursor") for action in ("GetItem", "Query", "PutItem")),
+        *(
+            Use(f"dynamodb:{action}", "control", "secret#cursor")
+            for action in ("GetItem", "Query", "PutItem")
+        ),
     ),
     "operator": (
-        *(Use(f"dynamodb:{action}", "audit") for action in ("UpdateItem", "DeleteItem", "BatchWriteItem")),
-        *(Use(f"dynamodb:{action}", "control", "rate#billing") for action in ("PutItem", "UpdateItem")),
+        *(
+            Use(f"dynamodb:{action}", "audit")
+            for action in ("UpdateItem", "DeleteItem", "BatchWriteItem")
+        ),
+        *(
+            Use(f"dynamodb:{action}", "control", "rate#billing")
+            for action in ("PutItem", "UpdateItem")
+        ),
     ),
     "reader": (
         *(
             Use(f"dynamodb:{action}", table, key)
             for action in _WRITES
-            for table, key in (("tasks", None), ("dlq", None), ("audit", None), ("control", "queues"))
+            for table, key in (
+                ("tasks", None),
+                ("dlq", None),
+                ("audit", None),
+                ("control", "queues"),
+            )
         ),
         *(Use(f"s3:{action}", "bodies/keep/1/2") for action in ("PutObject", "DeleteObject")),
         Use("lambda:InvokeFunction", "function:ops"),
@@ -111,16 +141,32 @@ FORBIDDEN: Final[Mapping[str, tuple[Use, ...]]] = {
         *(Use(f"dynamodb:{action}", "audit") for action in ("Query", *_WRITES)),
     ),
     "kick": (
-        *(Use(f"dynamodb:{action}", table) for action in ("GetItem", "Query", *_WRITES) for table in ("tasks", "dlq")),
+        *(
+            Use(f"dynamodb:{action}", table)
+            for action in ("GetItem", "Query", *_WRITES)
+            for table in ("tasks", "dlq")
+        ),
         *(Use(f"dynamodb:{action}", "control", "queues") for action in _WRITES),
     ),
 }
 
 _LAMBDA: Final = "lambda:InvokeFunction"
 FORBIDDEN_TO_FUNCTIONS: Final[Mapping[str, tuple[Use, ...]]] = {
-    "sweeper function": (*FORBIDDEN["sweeper"], Use(_LAMBDA, "function:ops"), Use(_LAMBDA, "function:kick")),
-    "ops function": (*FORBIDDEN["operator"], Use(_LAMBDA, "function:sweeper"), Use(_LAMBDA, "HandlerFunctionArns")),
-    "intake function": (*FORBIDDEN["submitter"], Use(_LAMBDA, "function:sweeper"), Use(_LAMBDA, "function:ops")),
+    "sweeper function": (
+        *FORBIDDEN["sweeper"],
+        Use(_LAMBDA, "function:ops"),
+        Use(_LAMBDA, "function:kick"),
+    ),
+    "ops function": (
+        *FORBIDDEN["operator"],
+        Use(_LAMBDA, "function:sweeper"),
+        Use(_LAMBDA, "HandlerFunctionArns"),
+    ),
+    "intake function": (
+        *FORBIDDEN["submitter"],
+        Use(_LAMBDA, "function:sweeper"),
+        Use(_LAMBDA, "function:ops"),
+    ),
     "schedule": (Use(_LAMBDA, "function:ops"), Use("dynamodb:GetItem", "tasks")),
 }
 
@@ -166,12 +212,18 @@ def test_no_role_or_policy_of_the_template_is_left_out(stack: Template) -> None:
 @pytest.mark.parametrize("role", EVERYBODY)
 def test_a_role_may_do_what_it_does(stack: Template, uses: Uses, role: str) -> None:
     allowed = grants(stack, role)
-    assert [use for use in uses.get(role, ()) if not any(grant.allows(use) for grant in allowed)] == []
+    assert [
+        use for use in uses.get(role, ()) if not any(grant.allows(use) for grant in allowed)
+    ] == []
 
 
 @pytest.mark.parametrize("role", EVERYBODY)
 def test_a_role_may_do_nothing_that_it_does_not_do(stack: Template, uses: Uses, role: str) -> None:
-    unused = {str(grant) for grant in own(stack, role) if not any(grant.allows(use) for use in uses.get(role, ()))}
+    unused = {
+        str(grant)
+        for grant in own(stack, role)
+        if not any(grant.allows(use) for use in uses.get(role, ()))
+    }
     assert unused == set(UNUSED_HERE[role])
 
 
@@ -182,8 +234,13 @@ def test_a_role_is_kept_from_what_is_not_its_own(stack: Template, role: str) -> 
 
 
 def test_nobody_changes_the_audit(stack: Template) -> None:
-    changes = [Use(f"dynamodb:{action}", "audit") for action in ("UpdateItem", "DeleteItem", "BatchWriteItem")]
-    everything = [grant for name in of_type(stack, "AWS::IAM::Role") for grant in role_grants(stack, name)]
+    changes = [
+        Use(f"dynamodb:{action}", "audit")
+        for action in ("UpdateItem", "DeleteItem", "BatchWriteItem")
+    ]
+    everything = [
+        grant for name in of_type(stack, "AWS::IAM::Role") for grant in role_grants(stack, name)
+    ]
     everything += [grant for policy in POLICIES.values() for grant in policy_grants(stack, policy)]
     assert [grant for grant in everything for use in changes if grant.allows(use)] == []
 
@@ -200,7 +257,9 @@ def documents(stack: Template) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_nobody_is_granted_the_function_s_url_but_through_itself(stack: Template) -> None:
-    everything = [grant for name in of_type(stack, "AWS::IAM::Role") for grant in role_grants(stack, name)]
+    everything = [
+        grant for name in of_type(stack, "AWS::IAM::Role") for grant in role_grants(stack, name)
+    ]
     everything += [grant for policy in POLICIES.values() for grant in policy_grants(stack, policy)]
     directly = Use("lambda:InvokeFunction", f"function:ops:{ALIAS}")
     assert [grant for grant in everything if grant.allows(directly)] == []
@@ -237,7 +296,9 @@ def test_everything_is_granted_on_named_resources(stack: Template) -> None:
 
 
 def test_each_right_on_the_control_table_names_its_partitions(stack: Template) -> None:
-    roles = [grant for name in of_type(stack, "AWS::IAM::Role") for grant in role_grants(stack, name)]
+    roles = [
+        grant for name in of_type(stack, "AWS::IAM::Role") for grant in role_grants(stack, name)
+    ]
     policies = [grant for policy in POLICIES.values() for grant in policy_grants(stack, policy)]
     on_control = [grant for grant in (*roles, *policies) if grant.resource == "control"]
     assert on_control

@@ -28,9 +28,12 @@ def patterns(stack: Template, mapping: str) -> list[dict[str, Any]]:
 def fits(pattern: Any, event: Any) -> bool:
     """Whether an event passes a filter, for the kinds of rules that the template has."""
     if isinstance(pattern, dict):
-        return isinstance(event, dict) and all(fits(rule, event.get(name)) for name, rule in pattern.items())
+        return isinstance(event, dict) and all(
+            fits(rule, event.get(name)) for name, rule in pattern.items()
+        )
     return any(
-        str(event or "").startswith(rule["prefix"]) if isinstance(rule, dict) else event == rule for rule in pattern
+        str(event or "").startswith(rule["prefix"]) if isinstance(rule, dict) else event == rule
+        for rule in pattern
     )
 
 
@@ -43,27 +46,39 @@ def row(status: Status) -> dict[str, Any]:
 
 
 def record(event: str, kind: str = STATE, old: Any = None, new: Any = None) -> dict[str, Any]:
-    images = {name: image for name, image in (("OldImage", old), ("NewImage", new)) if image is not None}
+    images = {
+        name: image for name, image in (("OldImage", old), ("NewImage", new)) if image is not None
+    }
     return {"eventName": event, "dynamodb": {"Keys": {str(Attr.KIND): {"S": kind}}, **images}}
 
 
 def test_there_are_the_five_functions(stack: Template) -> None:
-    assert set(of_type(stack, "AWS::Serverless::Function")) == {f"{name}Function" for name in FUNCTIONS}
+    assert set(of_type(stack, "AWS::Serverless::Function")) == {
+        f"{name}Function" for name in FUNCTIONS
+    }
 
 
 def test_each_function_has_a_role_of_its_own(stack: Template) -> None:
     for name in FUNCTIONS:
-        assert properties(stack, f"{name}Function")["Role"] == {"Fn::GetAtt": [f"{name}Role", "Arn"]}
+        assert properties(stack, f"{name}Function")["Role"] == {
+            "Fn::GetAtt": [f"{name}Role", "Arn"]
+        }
 
 
 def test_work_that_waits_wakes_a_sweeper(stack: Template) -> None:
-    for event, old in (("INSERT", None), ("MODIFY", row(Status.IN_FLIGHT)), ("MODIFY", row(Status.DEAD))):
+    for event, old in (
+        ("INSERT", None),
+        ("MODIFY", row(Status.IN_FLIGHT)),
+        ("MODIFY", row(Status.DEAD)),
+    ):
         assert passes(stack, "WakeUpMapping", record(event, old=old, new=row(Status.PENDING)))
 
 
 @pytest.mark.parametrize("status", [each for each in Status if each is not Status.PENDING])
 def test_nothing_else_wakes_one(stack: Template, status: Status) -> None:
-    assert not passes(stack, "WakeUpMapping", record("MODIFY", old=row(Status.PENDING), new=row(status)))
+    assert not passes(
+        stack, "WakeUpMapping", record("MODIFY", old=row(Status.PENDING), new=row(status))
+    )
     assert not passes(stack, "WakeUpMapping", record("REMOVE", old=row(status)))
     assert not passes(stack, "WakeUpMapping", record("INSERT", kind="B#1", new={}))
 
@@ -75,7 +90,9 @@ def test_a_row_that_is_gone_is_cleaned_up_after(stack: Template, status: Status)
 
 @pytest.mark.parametrize("status", ENDED)
 def test_so_is_one_that_is_replaced_by_a_new_life(stack: Template, status: Status) -> None:
-    assert passes(stack, "CleanUpMapping", record("MODIFY", old=row(status), new=row(Status.PENDING)))
+    assert passes(
+        stack, "CleanUpMapping", record("MODIFY", old=row(status), new=row(Status.PENDING))
+    )
 
 
 def test_content_that_no_rule_expires_goes_with_its_item(stack: Template) -> None:
@@ -86,19 +103,35 @@ def test_content_that_no_rule_expires_goes_with_its_item(stack: Template) -> Non
 
 def test_ordinary_life_starts_no_clean_up(stack: Template) -> None:
     assert not passes(stack, "CleanUpMapping", record("INSERT", new=row(Status.PENDING)))
-    assert not passes(stack, "CleanUpMapping", record("MODIFY", old=row(Status.IN_FLIGHT), new=row(Status.PENDING)))
-    assert not passes(stack, "CleanUpMapping", record("MODIFY", old=row(Status.PENDING), new=row(Status.IN_FLIGHT)))
+    assert not passes(
+        stack,
+        "CleanUpMapping",
+        record("MODIFY", old=row(Status.IN_FLIGHT), new=row(Status.PENDING)),
+    )
+    assert not passes(
+        stack,
+        "CleanUpMapping",
+        record("MODIFY", old=row(Status.PENDING), new=row(Status.IN_FLIGHT)),
+    )
 
 
 def test_waking_gives_up_when_the_schedule_has_come(stack: Template) -> None:
     mapping = properties(stack, "WakeUpMapping")
-    assert (mapping["MaximumRecordAgeInSeconds"], mapping["BisectBatchOnFunctionError"]) == (60, True)
+    assert (mapping["MaximumRecordAgeInSeconds"], mapping["BisectBatchOnFunctionError"]) == (
+        60,
+        True,
+    )
 
 
 def test_clean_up_waits_as_long_as_the_stream_remembers(stack: Template) -> None:
     mapping = properties(stack, "CleanUpMapping")
-    assert (mapping["MaximumRecordAgeInSeconds"], mapping["BisectBatchOnFunctionError"]) == (24 * 3600, True)
-    assert mapping["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": ["UndeliveredQueue", "Arn"]}
+    assert (mapping["MaximumRecordAgeInSeconds"], mapping["BisectBatchOnFunctionError"]) == (
+        24 * 3600,
+        True,
+    )
+    assert mapping["DestinationConfig"]["OnFailure"]["Destination"] == {
+        "Fn::GetAtt": ["UndeliveredQueue", "Arn"]
+    }
 
 
 def test_the_schedule_neither_repeats_nor_loses_a_sweep(stack: Template) -> None:

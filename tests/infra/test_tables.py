@@ -8,7 +8,12 @@ from rdq_core.stores.dynamodb.claim_check import LASTING, LIFETIMES
 from rdq_core.stores.dynamodb.schema import Attr, Tables, definitions
 from tests.infra.templates import Template, as_list, of_type
 
-FIELDS: Final = {"TasksTable": "tasks", "DlqTable": "dlq", "ControlTable": "control", "AuditTable": "audit"}
+FIELDS: Final = {
+    "TasksTable": "tasks",
+    "DlqTable": "dlq",
+    "ControlTable": "control",
+    "AuditTable": "audit",
+}
 SAME: Final = ("BillingMode", "KeySchema", "AttributeDefinitions", "GlobalSecondaryIndexes")
 
 
@@ -49,7 +54,10 @@ def test_tables_can_be_restored_and_are_encrypted(stack: Template, name: str) ->
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_deleted_stack_leaves_its_tables(stack: Template, name: str) -> None:
     resource = stack["Resources"][name]
-    assert (resource.get("DeletionPolicy"), resource.get("UpdateReplacePolicy")) == ("Retain", "Retain")
+    assert (resource.get("DeletionPolicy"), resource.get("UpdateReplacePolicy")) == (
+        "Retain",
+        "Retain",
+    )
     assert resource["Properties"].get("DeletionProtectionEnabled") == {"Ref": "DeletionProtection"}
 
 
@@ -59,7 +67,9 @@ def test_tables_are_no_global_tables(stack: Template) -> None:
 
 def test_objects_live_as_long_as_their_prefix_says(stack: Template) -> None:
     (bucket,) = of_type(stack, "AWS::S3::Bucket").values()
-    rules = [rule for rule in bucket["LifecycleConfiguration"]["Rules"] if "ExpirationInDays" in rule]
+    rules = [
+        rule for rule in bucket["LifecycleConfiguration"]["Rules"] if "ExpirationInDays" in rule
+    ]
     assert {rule.get("Prefix"): rule["ExpirationInDays"] for rule in rules} == {
         f"{prefix}/": span.days for prefix, span in LIFETIMES.items()
     }

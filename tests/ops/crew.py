@@ -1,4 +1,6 @@
-"""Dead tasks, and everybody who works on jobs about them, on stores in memory or on tables that may be disturbed."""
+"""Dead tasks, and everybody who works on jobs about them, on stores in memory or on tables that may
+be disturbed.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,9 +13,9 @@ from rdq_core.domain.ids import last_id
 from rdq_core.domain.job import Job, JobState
 from rdq_core.domain.lifecycle import NO_RESULT
 from rdq_core.domain.task import Failure, Status
-from rdq_core.engine.audit import Principal
+from rdq_core.engine.auditor import Principal
 from rdq_core.engine.ports import AuditRecord, Candidate
-from rdq_core.ops.chores import JobChores
+from rdq_core.ops.background_jobs import BackgroundJobs
 from rdq_core.ops.jobs import SETTLES_WITHIN, Jobs
 from rdq_core.ops.orders import Operation, Order
 from rdq_core.ops.selection import Filters, Selection
@@ -32,7 +34,9 @@ def an_order(operation: Operation = Operation.REDRIVE, **fields: Any) -> Order:
 
 
 class Crew:
-    """One queue's DLQ, and words for what is done to it. Every step happens at the clock's present moment."""
+    """One queue's DLQ, and words for what is done to it. Every step happens at the clock's present
+    moment.
+    """
 
     def __init__(self, world: World | None = None, parts: Parts | None = None) -> None:
         self.world = world or World()
@@ -40,17 +44,21 @@ class Crew:
         self.parts = parts or self.world.parts
         self.store = self.parts.store
 
-    # -- those who work on jobs -------------------------------------------------------------------------------------
+    # -- those who work on jobs --------------------------------------------------------------------
 
     def jobs(self, parts: Parts | None = None) -> Jobs:
         """What people ask, as a new process has it."""
         parts = parts or self.parts
-        return Jobs(parts.jobs, parts.queues, parts.advancer(at_once=1), clock=parts.clock, ids=parts.ids)
+        return Jobs(
+            parts.jobs, parts.queues, parts.advancer(at_once=1), clock=parts.clock, ids=parts.ids
+        )
 
-    def chores(self) -> JobChores:
+    def background_work(self) -> BackgroundJobs:
         """What a sweep does, as a new process has it."""
         parts = self.parts
-        return JobChores(parts.jobs, parts.advancer(at_once=1), clock=parts.clock, on_error=parts.on_error)
+        return BackgroundJobs(
+            parts.jobs, parts.advancer(at_once=1), clock=parts.clock, on_error=parts.on_error
+        )
 
     def start(self, order: Order | None = None, **options: Any) -> Job:
         """A job about what was dead long enough ago, which all of it is from now on."""
@@ -71,14 +79,19 @@ class Crew:
         ready = max([job.due_at, *([job.held_until] if job.page and job.held_until else [])])
         self.clock.advance(max(ready - self.clock.now(), timedelta(0)))
 
-    # -- tasks ------------------------------------------------------------------------------------------------------
+    # -- tasks -------------------------------------------------------------------------------------
 
     def bury(self, number: int = 1, **fields: Any) -> list[str]:
         """So many that have died, one a second."""
         return [self._bury(**fields) for _ in range(number)]
 
     def _bury(
-        self, *, fingerprint: str = "v1:a", error_type: str = "Boom", error: AttemptError | None = None, **fields: Any
+        self,
+        *,
+        fingerprint: str = "v1:a",
+        error_type: str = "Boom",
+        error: AttemptError | None = None,
+        **fields: Any,
     ) -> str:
         task_id = self.store.submit(replace(a_task(**fields), queue=QUEUE), shards=1).task.id
         self.kill(task_id, fingerprint=fingerprint, error_type=error_type, error=error)
@@ -96,12 +109,16 @@ class Crew:
         now = self.clock.advance("1s")
         failure = Failure("task_failed", error_type, "boom")
         attempt = a_failed(claim, now, error=error or an_error())
-        self.store.dead_letter(claim, attempt, failure, now=now, fingerprint=fingerprint, expires_at=None)
+        self.store.dead_letter(
+            claim, attempt, failure, now=now, fingerprint=fingerprint, expires_at=None
+        )
 
     def succeed(self, task_id: str) -> None:
         claim = self._claim(task_id)
         now = self.clock.now()
-        self.store.complete(claim, a_success(claim, now), NO_RESULT, now=now, expires_at=now + timedelta(days=1))
+        self.store.complete(
+            claim, a_success(claim, now), NO_RESULT, now=now, expires_at=now + timedelta(days=1)
+        )
 
     def _claim(self, task_id: str) -> Any:
         page = self.store.candidates(QUEUE, 0, until=self.clock.now(), limit=500)
@@ -110,7 +127,7 @@ class Crew:
         assert claim is not None
         return claim
 
-    # -- what is seen -----------------------------------------------------------------------------------------------
+    # -- what is seen ------------------------------------------------------------------------------
 
     def dead(self) -> list[DeadEntry]:
         found: list[DeadEntry] = []
@@ -131,13 +148,17 @@ class Crew:
         return {task.id: task.redrive_count for task in tasks if task is not None}
 
     def waiting(self, ids: Iterable[str]) -> list[str]:
-        return [each for each in ids if (task := self.store.get(each)) and task.status is Status.PENDING]
+        return [
+            each for each in ids if (task := self.store.get(each)) and task.status is Status.PENDING
+        ]
 
     def records(self) -> list[AuditRecord]:
         """What is on record, oldest first."""
         now = self.clock.now()
         before = last_id(now + timedelta(days=1))
-        found = self.parts.audit.records(QUEUE, since=now - timedelta(days=30), before=before, limit=100)
+        found = self.parts.audit.records(
+            QUEUE, since=now - timedelta(days=30), before=before, limit=100
+        )
         return sorted(found, key=lambda record: record.id)
 
 

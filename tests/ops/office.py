@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from rdq_core.config.document import parse_document
-from rdq_core.engine.audit import Principal
+from rdq_core.engine.auditor import Principal
 from rdq_core.engine.ports import QueueStore
 from rdq_core.ops.audit import AuditDesk
 from rdq_core.ops.queue_edits import QueueEditor
@@ -43,7 +43,14 @@ class Office:
     def editor(self, queues: QueueStore) -> QueueEditor:
         """What changes queues, in a store that may be disturbed."""
         removals = replace(self.world.parts, queues=queues).removals(self.auditor)
-        return QueueEditor(queues, self.store, self.auditor, removals, clock=self.clock, sleeper=self.world.parts.idle)
+        return QueueEditor(
+            queues,
+            self.store,
+            self.auditor,
+            removals,
+            clock=self.clock,
+            sleeper=self.world.parts.idle,
+        )
 
     def apply(self, text: str = FILE) -> list[dict[str, Any]]:
         return [applied.as_dict() for applied in self.edits.apply(parse_document(text))]

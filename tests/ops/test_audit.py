@@ -49,7 +49,10 @@ def test_a_record_has_its_fixed_shape(office: Office) -> None:
 
 
 def test_the_list_goes_back_as_far_as_asked_and_thirty_days_otherwise(office: Office) -> None:
-    assert operations(office, since=office.clock.now() - timedelta(hours=30)) == ["queue.pause", "queue.set"]
+    assert operations(office, since=office.clock.now() - timedelta(hours=30)) == [
+        "queue.pause",
+        "queue.set",
+    ]
     office.clock.advance("29d")
     assert operations(office) == ["queue.pause", "queue.set"]
 

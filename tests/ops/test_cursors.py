@@ -20,7 +20,9 @@ def a_cursor(handle: Any = None, **options: Any) -> str:
     return cursor
 
 
-@pytest.mark.parametrize("handle", [1, "x", [1, "a"], {"0": ["17", "01J"], "3": []}, {}, {"s": {"N": "1"}}])
+@pytest.mark.parametrize(
+    "handle", [1, "x", [1, "a"], {"0": ["17", "01J"], "3": []}, {}, {"s": {"N": "1"}}]
+)
 def test_a_cursor_brings_back_the_handle_that_went_in(handle: Any) -> None:
     as_of = NOON + timedelta(milliseconds=1)
     cursor = OURS.write(handle, query="q", as_of=as_of)
@@ -51,7 +53,9 @@ def test_each_bit_that_is_changed_makes_it_stale() -> None:
             OURS.read(base64.urlsafe_b64encode(changed).decode().rstrip("="), query="q")
 
 
-@pytest.mark.parametrize("garbled", ["", "%%%", "AAAA", "é", "A" * 100_000, a_cursor()[:-3], a_cursor() + "AAAA"])
+@pytest.mark.parametrize(
+    "garbled", ["", "%%%", "AAAA", "é", "A" * 100_000, a_cursor()[:-3], a_cursor() + "AAAA"]
+)
 def test_what_is_no_cursor_is_stale(garbled: str) -> None:
     with pytest.raises(StaleCursor):
         OURS.read(garbled, query="q")

@@ -1,4 +1,6 @@
-"""Looking into the DLQ, and treating named tasks, on a store in memory and a clock that the test moves."""
+"""Looking into the DLQ, and treating named tasks, on a store in memory and a clock that the test
+moves.
+"""
 
 import hashlib
 from datetime import timedelta
@@ -36,7 +38,7 @@ def morgue() -> Morgue:
     return Morgue()
 
 
-# -- pages --------------------------------------------------------------------------------------------------------
+# -- pages -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("page_size", [1, 2, 7, 100])
@@ -58,8 +60,12 @@ def test_filtered_pages_neither_skip_nor_repeat(morgue: Morgue, page_size: int) 
 def test_times_of_death_are_bounds_that_include_themselves(morgue: Morgue) -> None:
     ids = morgue.bury(3)
     middle = morgue.clock.now() - timedelta(seconds=1)
-    assert [each.task_id for each in morgue.desk.entries(QUEUE, Filters(since=middle)).items] == ids[1:]
-    assert [each.task_id for each in morgue.desk.entries(QUEUE, Filters(until=middle)).items] == ids[:2]
+    assert [
+        each.task_id for each in morgue.desk.entries(QUEUE, Filters(since=middle)).items
+    ] == ids[1:]
+    assert [
+        each.task_id for each in morgue.desk.entries(QUEUE, Filters(until=middle)).items
+    ] == ids[:2]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +108,9 @@ def test_what_dies_after_the_first_page_is_left_to_the_next_list(morgue: Morgue)
     assert [entry.task_id for entry in morgue.desk.entries(QUEUE).items] == ids + late
 
 
-def test_a_page_that_looks_through_very_many_is_honest_about_what_it_has_not_seen(morgue: Morgue) -> None:
+def test_a_page_that_looks_through_very_many_is_honest_about_what_it_has_not_seen(
+    morgue: Morgue,
+) -> None:
     now = morgue.clock.now()
     for _ in range(LOOKED_THROUGH + 200):
         morgue._bury()
@@ -113,12 +121,14 @@ def test_a_page_that_looks_through_very_many_is_honest_about_what_it_has_not_see
     first = morgue.desk.entries(QUEUE, Filters(type="Rare"), page_size=500)
     assert first.items == ()
     assert first.next_cursor is not None
-    second = morgue.desk.entries(QUEUE, Filters(type="Rare"), page_size=500, cursor=first.next_cursor)
+    second = morgue.desk.entries(
+        QUEUE, Filters(type="Rare"), page_size=500, cursor=first.next_cursor
+    )
     assert [entry.task_id for entry in second.items] == [rare]
     assert second.next_cursor is None
 
 
-# -- groups -------------------------------------------------------------------------------------------------------
+# -- groups ----------------------------------------------------------------------------------------
 
 
 def test_a_group_is_new_until_a_day_has_passed_or_one_of_it_was_sent_back(morgue: Morgue) -> None:
@@ -133,10 +143,12 @@ def test_a_group_is_new_until_a_day_has_passed_or_one_of_it_was_sent_back(morgue
     assert [(group.count, group.is_new) for group in morgue.desk.groups(QUEUE)] == [(1, False)]
 
 
-# -- by ids -------------------------------------------------------------------------------------------------------
+# -- by ids ----------------------------------------------------------------------------------------
 
 
-def test_a_storage_failure_is_counted_and_the_rest_goes_on(morgue: Morgue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_failure_is_counted_and_the_rest_goes_on(
+    morgue: Morgue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = morgue.bury(2)
     redrive = morgue.store.redrive
 
@@ -175,25 +187,34 @@ def test_a_dry_run_counts_and_changes_nothing(morgue: Morgue) -> None:
     assert (morgue.dead_ids(), morgue.records()) == (ids, [])
 
 
-def test_an_edit_is_on_record_with_the_digests_of_both_payloads_and_no_payload(morgue: Morgue) -> None:
+def test_an_edit_is_on_record_with_the_digests_of_both_payloads_and_no_payload(
+    morgue: Morgue,
+) -> None:
     (task_id,) = morgue.bury(payload=b"the old secret")
     edit = Edit(payload=b"the new secret", handler_ref="refund")
 
     morgue.edits.redrive(QUEUE, [task_id], edit, force=True, reason="a typo")
 
     intent, end = morgue.records()
-    digests = [hashlib.sha256(payload).hexdigest() for payload in (b"the old secret", b"the new secret")]
+    digests = [
+        hashlib.sha256(payload).hexdigest() for payload in (b"the old secret", b"the new secret")
+    ]
     assert intent.detail == {
         "ids": [task_id],
         "force": True,
-        "edit": {"handler_ref": "refund", "payload_sha256": {"before": digests[0], "after": digests[1]}},
+        "edit": {
+            "handler_ref": "refund",
+            "payload_sha256": {"before": digests[0], "after": digests[1]},
+        },
     }
     assert (end.phase, end.reason, end.detail["done"]) == (Phase.DONE, "a typo", 1)
     assert "secret" not in repr(morgue.records())
 
 
 @pytest.mark.parametrize("ids", [[], [NOBODY] * 501, ["nonsense"]])
-def test_ids_that_make_no_sense_are_refused_before_anything_is_done(morgue: Morgue, ids: list[str]) -> None:
+def test_ids_that_make_no_sense_are_refused_before_anything_is_done(
+    morgue: Morgue, ids: list[str]
+) -> None:
     for request in (morgue.edits.redrive, morgue.edits.purge):
         with pytest.raises(InputInvalid):
             request(QUEUE, ids)
@@ -206,7 +227,7 @@ def test_a_request_about_an_unknown_queue_is_refused(morgue: Morgue) -> None:
             request("nope", [NOBODY])
 
 
-# -- preview ------------------------------------------------------------------------------------------------------
+# -- preview ---------------------------------------------------------------------------------------
 
 
 def test_a_preview_counts_prices_and_changes_nothing() -> None:
@@ -257,4 +278,6 @@ def test_a_preview_tells_which_pins_are_gone() -> None:
 def test_a_group_that_is_not_there_is_not_found(morgue: Morgue) -> None:
     morgue.bury()
     with pytest.raises(TaskNotFound, match="v1:nothing"):
-        morgue.edits.preview(QUEUE, an_order(selection=Selection(filters=Filters(group="v1:nothing"))))
+        morgue.edits.preview(
+            QUEUE, an_order(selection=Selection(filters=Filters(group="v1:nothing")))
+        )

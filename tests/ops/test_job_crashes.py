@@ -1,4 +1,5 @@
-"""A job is killed at each of its storage calls in turn, before and after it is carried out, and others go on with it.
+"""A job is killed at each of its storage calls in turn, before and after it is carried out, and
+others go on with it.
 
 The tables are the strict double's. Killed is killed: the exception is none that anybody catches.
 """
@@ -28,7 +29,9 @@ class Killed(BaseException):
 
 
 class Mortal(FakeClient):
-    """A client whose process dies at its `dies_at`th request: before it is carried out, or right after."""
+    """A client whose process dies at its `dies_at`th request: before it is carried out, or right
+    after.
+    """
 
     def __init__(self, database: Database, *, dies_at: int = 0, carried_out: bool = False) -> None:
         super().__init__(database)
@@ -52,7 +55,9 @@ class Scene:
     def __init__(self) -> None:
         self.world = World()
         self.engine = Double("double")
-        self.dynamo: Dynamo = replace(dynamo_on(self.engine), clock=self.world.clock, shards_ever=lambda _queue: 1)
+        self.dynamo: Dynamo = replace(
+            dynamo_on(self.engine), clock=self.world.clock, shards_ever=lambda _queue: 1
+        )
         self.crew = Crew(self.world, self.process())
         self.meant = self.crew.bury(DEAD, error_type="Bang")
         self.others = self.crew.bury(FOREIGN)
@@ -96,7 +101,13 @@ def deaths(order: Order) -> Iterator[tuple[int, bool]]:
 
 
 def assert_done_once(scene: Scene, job: Job, order: Order) -> None:
-    assert (job.state, job.selected, job.done, job.skipped, job.failed) == (JobState.DONE, DEAD, DEAD, 0, 0)
+    assert (job.state, job.selected, job.done, job.skipped, job.failed) == (
+        JobState.DONE,
+        DEAD,
+        DEAD,
+        0,
+        0,
+    )
     assert scene.crew.dead_ids() == scene.others
     if order.operation is Operation.REDRIVE:
         assert scene.crew.redrives(scene.meant) == dict.fromkeys(scene.meant, 1)
@@ -108,7 +119,9 @@ def assert_done_once(scene: Scene, job: Job, order: Order) -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
-def test_a_job_that_is_killed_anywhere_is_finished_by_others_and_does_nothing_twice(order: Order) -> None:
+def test_a_job_that_is_killed_anywhere_is_finished_by_others_and_does_nothing_twice(
+    order: Order,
+) -> None:
     tried = 0
     for k, carried_out in deaths(order):
         scene = Scene()
@@ -135,7 +148,9 @@ def test_whoever_takes_a_page_over_at_once_does_nothing_twice_either(order: Orde
 
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
-def test_a_job_that_is_cancelled_after_it_was_killed_counts_what_was_done_and_does_no_more(order: Order) -> None:
+def test_a_job_that_is_cancelled_after_it_was_killed_counts_what_was_done_and_does_no_more(
+    order: Order,
+) -> None:
     for k, carried_out in deaths(order):
         scene = Scene()
         job = scene.crew.start(order)
@@ -166,7 +181,9 @@ def test_one_who_was_thought_dead_and_goes_on_does_nothing_twice() -> None:
 
 
 class Interrupted(Mortal):
-    """A client whose process stands still at a request while others take over its page and finish the job."""
+    """A client whose process stands still at a request while others take over its page and finish
+    the job.
+    """
 
     def __init__(self, scene: Scene, job: Job, *, at: int, carried_out: bool) -> None:
         super().__init__(scene.engine.database, dies_at=at, carried_out=carried_out)

@@ -1,4 +1,6 @@
-"""Jobs in the hands of sweeps, which take on whatever is open, and of people who meanwhile change their minds."""
+"""Jobs in the hands of sweeps, which take on whatever is open, and of people who meanwhile change
+their minds.
+"""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,7 +11,7 @@ from rdq_core.domain.job import JobState
 from rdq_core.domain.task import Status
 from rdq_core.engine.ports import Clock
 from rdq_core.engine.sweep import SweepLimits
-from rdq_core.ops.chores import JobChores
+from rdq_core.ops.background_jobs import BackgroundJobs
 from rdq_core.ops.orders import Operation, Order
 from tests.engine.world import QUEUE
 from tests.ops.crew import ALL, ANN, Crew
@@ -21,7 +23,9 @@ def crew() -> Crew:
 
 
 class Ticking:
-    """A clock that goes on by ten milliseconds with each look at it, so that whoever only looks comes to an end."""
+    """A clock that goes on by ten milliseconds with each look at it, so that whoever only looks
+    comes to an end.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -48,8 +52,10 @@ def test_a_job_that_is_paused_under_the_hands_of_a_sweep_is_left_alone(
         return replaced(*versions)
 
     monkeypatch.setattr(parts.jobs, "replace", written)
-    chores = JobChores(parts.jobs, parts.advancer(at_once=1), clock=clock, on_error=parts.on_error)
-    assert chores.step(until=crew.clock.now() + timedelta(seconds=10)) is None
+    background_work = BackgroundJobs(
+        parts.jobs, parts.advancer(at_once=1), clock=clock, on_error=parts.on_error
+    )
+    assert background_work.step(until=crew.clock.now() + timedelta(seconds=10)) is None
     assert crew.jobs().get(job.id).state is JobState.PAUSED
     assert clock.looks < 10
 
@@ -67,16 +73,18 @@ def test_a_sweep_takes_open_jobs_on_and_stays_for_their_next_pages(crew: Crew) -
 
 
 def test_a_host_that_has_found_no_job_looks_again_after_a_while(crew: Crew) -> None:
-    chores = crew.chores()
-    assert chores.step(until=crew.clock.now() + timedelta(seconds=1)) is None
+    background_work = crew.background_work()
+    assert background_work.step(until=crew.clock.now() + timedelta(seconds=1)) is None
     crew.bury(2)
-    job = crew.jobs().start(QUEUE, Order(operation=Operation.REDRIVE, selection=ALL), crew.parts.auditor(ANN))
+    job = crew.jobs().start(
+        QUEUE, Order(operation=Operation.REDRIVE, selection=ALL), crew.parts.auditor(ANN)
+    )
     crew.clock.advance("1s")
-    assert chores.step(until=crew.clock.now() + timedelta(seconds=1)) is None
+    assert background_work.step(until=crew.clock.now() + timedelta(seconds=1)) is None
     assert crew.jobs().get(job.id).state is JobState.OPEN
 
     crew.clock.advance("15s")
-    chores.step(until=crew.clock.now() + timedelta(seconds=1))
+    background_work.step(until=crew.clock.now() + timedelta(seconds=1))
 
     assert crew.jobs().get(job.id).state is JobState.DONE
 
@@ -87,7 +95,7 @@ def test_a_job_that_cannot_be_understood_stops_no_other(crew: Crew) -> None:
     crew.parts.jobs.replace(crew.jobs().get(odd.id), odd)
     good = crew.start()
 
-    crew.chores().step(until=crew.clock.now() + timedelta(seconds=1))
+    crew.background_work().step(until=crew.clock.now() + timedelta(seconds=1))
 
     assert crew.jobs().get(good.id).state is JobState.DONE
     assert crew.waiting(ids) == ids

@@ -1,4 +1,6 @@
-"""Bulk operations on a store in memory and a clock that the test moves: what they touch, how fast, and how they end."""
+"""Bulk operations on a store in memory and a clock that the test moves: what they touch, how fast,
+and how they end.
+"""
 
 import threading
 from datetime import timedelta
@@ -23,7 +25,7 @@ def crew() -> Crew:
     return Crew()
 
 
-# -- what is touched ----------------------------------------------------------------------------------------------
+# -- what is touched -------------------------------------------------------------------------------
 
 
 def test_everything_that_was_dead_is_sent_back_and_counted(crew: Crew) -> None:
@@ -31,13 +33,24 @@ def test_everything_that_was_dead_is_sent_back_and_counted(crew: Crew) -> None:
 
     job = crew.finish(crew.start())
 
-    assert (job.state, job.selected, job.done, job.skipped, job.failed) == (JobState.DONE, 7, 7, 0, 0)
+    assert (job.state, job.selected, job.done, job.skipped, job.failed) == (
+        JobState.DONE,
+        7,
+        7,
+        0,
+        0,
+    )
     assert crew.dead() == []
     assert crew.redrives(ids) == dict.fromkeys(ids, 1)
 
 
 @pytest.mark.parametrize(
-    "selection", [by_type("Bang*"), Selection(filters=Filters(group="v1:b")), Selection(filters=Filters(handler="b"))]
+    "selection",
+    [
+        by_type("Bang*"),
+        Selection(filters=Filters(group="v1:b")),
+        Selection(filters=Filters(handler="b")),
+    ],
 )
 def test_only_what_is_meant_is_touched(crew: Crew, selection: Selection) -> None:
     others = crew.bury(5)
@@ -90,7 +103,9 @@ def test_a_job_changes_what_made_the_tasks_die(crew: Crew) -> None:
     crew.finish(crew.start(an_order(edit=Edit(handler_ref="refund", unpin=True))))
 
     tasks = [crew.store.get(task_id) for task_id in ids]
-    assert [(task.handler_ref, task.handler_version) for task in tasks if task] == [("refund", None)] * 3
+    assert [(task.handler_ref, task.handler_version) for task in tasks if task] == [
+        ("refund", None)
+    ] * 3
 
 
 def test_what_was_redriven_too_often_is_skipped_unless_forced() -> None:
@@ -111,10 +126,12 @@ def test_a_job_about_nothing_is_done_at_once(crew: Crew) -> None:
     assert (job.state, job.selected) == (JobState.DONE, 0)
 
 
-# -- pace ---------------------------------------------------------------------------------------------------------
+# -- pace ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("rate", "seconds"), [("2/s", 10), ("20/s", 1), ("60/m", 20), ("5/h", 4 * 3600)])
+@pytest.mark.parametrize(
+    ("rate", "seconds"), [("2/s", 10), ("20/s", 1), ("60/m", 20), ("5/h", 4 * 3600)]
+)
 def test_the_pace_is_kept_whoever_advances_the_job(rate: str, seconds: int) -> None:
     crew = Crew()
     crew.bury(20)
@@ -129,9 +146,11 @@ def test_the_pace_is_kept_whoever_advances_the_job(rate: str, seconds: int) -> N
 
 def job_step(rate: str) -> timedelta:
     """The pause that the last page doesn't wait for."""
-    return {"2/s": timedelta(seconds=1), "20/s": timedelta(seconds=1), "60/m": timedelta(seconds=1)}.get(
-        rate, timedelta(minutes=12)
-    )
+    return {
+        "2/s": timedelta(seconds=1),
+        "20/s": timedelta(seconds=1),
+        "60/m": timedelta(seconds=1),
+    }.get(rate, timedelta(minutes=12))
 
 
 def test_ten_thousand_dead_are_sent_back_at_their_pace() -> None:
@@ -151,7 +170,9 @@ def test_ten_thousand_dead_are_sent_back_at_their_pace() -> None:
     assert timedelta(seconds=19) < job.ended_at - began < timedelta(seconds=20)
 
 
-def test_tasks_of_a_page_are_treated_side_by_side(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_of_a_page_are_treated_side_by_side(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They meet at a barrier, which one at a time could never pass."""
     crew.bury(8)
     job, redrive, met = crew.start(an_order(rate="8/s")), crew.store.redrive, threading.Barrier(4)
@@ -166,14 +187,21 @@ def test_tasks_of_a_page_are_treated_side_by_side(crew: Crew, monkeypatch: pytes
     assert (job.done, crew.dead()) == (8, [])
 
 
-# -- canary -------------------------------------------------------------------------------------------------------
+# -- canary ----------------------------------------------------------------------------------------
 
 
 def watched(crew: Crew, **canary: object) -> list[str]:
-    """Ten dead tasks, of which a job has sent back those that go first, and watches them. The first ones' ids."""
+    """Ten dead tasks, of which a job has sent back those that go first, and watches them. The first
+    ones' ids.
+    """
     crew.bury(10)
     before = crew.dead_ids()
-    job = crew.start(an_order(rate="100/s", canary=Canary(**{"first": 4, "min_success": 0.75, **canary})))  # type: ignore[arg-type]
+    job = crew.start(
+        an_order(
+            rate="100/s",
+            canary=Canary(**{"first": 4, "min_success": 0.75, **canary}),  # type: ignore[arg-type]
+        )
+    )
     for _ in range(4):
         crew.wait_for(job)
         job = crew.jobs().advance(job.id)
@@ -226,10 +254,14 @@ def test_what_is_not_finished_in_time_has_not_succeeded(crew: Crew) -> None:
     assert timedelta(minutes=1, seconds=50) < job.ended_at - began <= timedelta(minutes=2)
 
 
-def test_the_first_outcome_after_the_redrive_counts_and_not_what_came_of_a_retry(crew: Crew) -> None:
+def test_the_first_outcome_after_the_redrive_counts_and_not_what_came_of_a_retry(
+    crew: Crew,
+) -> None:
     first = watched(crew, min_success=1.0)
     crew.kill(first[0])
-    crew.store.redrive(crew.dead()[-1], Edit(), now=crew.clock.now(), op_id="somebody else", shards=1)
+    crew.store.redrive(
+        crew.dead()[-1], Edit(), now=crew.clock.now(), op_id="somebody else", shards=1
+    )
     for task_id in first:
         crew.succeed(task_id)
 
@@ -255,7 +287,13 @@ def test_fewer_tasks_than_the_canary_are_judged_all_the_same(crew: Crew) -> None
 
 
 @pytest.mark.parametrize(
-    "given", [{"first": 0}, {"first": 101}, {"first": 1, "min_success": 1.1}, {"first": 1, "wait": timedelta(0)}]
+    "given",
+    [
+        {"first": 0},
+        {"first": 101},
+        {"first": 1, "min_success": 1.1},
+        {"first": 1, "wait": timedelta(0)},
+    ],
 )
 def test_a_canary_that_makes_no_sense_is_refused(given: dict[str, object]) -> None:
     with pytest.raises(InputInvalid):
@@ -265,7 +303,9 @@ def test_a_canary_that_makes_no_sense_is_refused(given: dict[str, object]) -> No
 @pytest.mark.parametrize(
     ("part", "of", "enough"), [(0.07, 100, 7), (0.3, 10, 3), (0.5, 5, 3), (0.0, 5, 0), (1.0, 3, 3)]
 )
-def test_the_part_that_must_succeed_is_counted_in_whole_tasks(part: float, of: int, enough: int) -> None:
+def test_the_part_that_must_succeed_is_counted_in_whole_tasks(
+    part: float, of: int, enough: int
+) -> None:
     crew = Crew()
     crew.bury(of)
     job = crew.start(an_order(rate="1000/s", canary=Canary(first=of, min_success=part)))
@@ -282,7 +322,7 @@ def test_the_part_that_must_succeed_is_counted_in_whole_tasks(part: float, of: i
     assert crew.jobs().advance(job.id).state is JobState.DONE
 
 
-# -- pause, resume, cancel ----------------------------------------------------------------------------------------
+# -- pause, resume, cancel -------------------------------------------------------------------------
 
 
 def test_a_paused_job_waits_until_it_is_resumed(crew: Crew) -> None:
@@ -291,7 +331,7 @@ def test_a_paused_job_waits_until_it_is_resumed(crew: Crew) -> None:
     crew.jobs().pause(job.id)
     crew.clock.advance("1h")
     assert crew.jobs().advance(job.id).done == 2
-    assert crew.chores().step(until=crew.clock.now() + timedelta(seconds=1)) is None
+    assert crew.background_work().step(until=crew.clock.now() + timedelta(seconds=1)) is None
 
     crew.jobs().resume(job.id, crew.parts.auditor(ANN))
 
@@ -321,7 +361,9 @@ def test_a_job_that_is_cancelled_and_filed_under_an_empty_page_holds_nobody_up(
 
     def meanwhile(seen: Job, job: Job) -> bool:
         done = replaced(seen, job)
-        if others:  # the page is written down; before it is counted others end the job and put it away
+        if (
+            others
+        ):  # the page is written down; before it is counted others end the job and put it away
             desk = others.pop()
             desk.cancel(job.id, crew.parts.auditor(ANN))
             desk.advance(job.id)
@@ -362,7 +404,7 @@ def test_a_job_whose_queue_is_gone_ends(crew: Crew) -> None:
     assert len(crew.dead()) == 3
 
 
-# -- what is refused ----------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -396,14 +438,18 @@ def test_a_job_for_an_unknown_queue_begins_nothing(crew: Crew) -> None:
     [
         an_order(),
         an_order(Operation.PURGE, selection=Selection(filters=Filters(group="v1:a")), rate="5/m"),
-        an_order(force=True, edit=Edit(handler_ref="r", unpin=True), canary=Canary(first=3, min_success=0.5)),
+        an_order(
+            force=True,
+            edit=Edit(handler_ref="r", unpin=True),
+            canary=Canary(first=3, min_success=0.5),
+        ),
     ],
 )
 def test_an_order_survives_being_written_down(order: Order) -> None:
     assert Order.from_plain(order.operation, order.to_plain()) == order
 
 
-# -- audit --------------------------------------------------------------------------------------------------------
+# -- audit -----------------------------------------------------------------------------------------
 
 
 def test_an_intent_comes_before_the_first_write_and_the_end_after_the_last(crew: Crew) -> None:
@@ -417,9 +463,22 @@ def test_an_intent_comes_before_the_first_write_and_the_end_after_the_last(crew:
     first, end = crew.records()
     assert (first, intent.phase, end.phase) == (intent, Phase.INTENT, Phase.DONE)
     assert intent.detail == {"job_id": job.id, "select": {"type": "Boom"}, "rate": "2/s"}
-    assert end.detail == {"job_id": job.id, "state": "done", "selected": 3, "done": 3, "skipped": 0, "failed": 0}
+    assert end.detail == {
+        "job_id": job.id,
+        "state": "done",
+        "selected": 3,
+        "done": 3,
+        "skipped": 0,
+        "failed": 0,
+    }
     for record in (intent, end):
-        assert (record.operation, record.operation_id, record.principal, record.verified, record.reason) == (
+        assert (
+            record.operation,
+            record.operation_id,
+            record.principal,
+            record.verified,
+            record.reason,
+        ) == (
             "dlq.redrive",
             intent.id,
             "ann",

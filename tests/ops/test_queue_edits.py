@@ -1,6 +1,9 @@
-"""What operators and deploys change about queues, and that everything is on record before it is done."""
+"""What operators and deploys change about queues, and that everything is on record before it is
+done.
+"""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -26,7 +29,7 @@ def attempts(office: Office) -> int:
     return office.queues.settings("billing").retry.max_attempts
 
 
-# -- set ----------------------------------------------------------------------------------------------------------
+# -- set -------------------------------------------------------------------------------------------
 
 
 def test_what_is_set_is_in_force_with_its_reason_and_what_it_changed(office: Office) -> None:
@@ -84,7 +87,10 @@ def test_what_has_ended_does_not_come_back_with_the_next_set(office: Office) -> 
 
     done = office.set("retry.jitter=0.5")
 
-    assert (done["override"]["layer"], done["override"]["expires_at"]) == ({"retry": {"jitter": 0.5}}, None)
+    assert (done["override"]["layer"], done["override"]["expires_at"]) == (
+        {"retry": {"jitter": 0.5}},
+        None,
+    )
 
 
 def test_a_later_set_keeps_the_end_unless_it_gives_another(office: Office) -> None:
@@ -106,7 +112,10 @@ def test_an_end_that_makes_no_sense_is_refused(office: Office, lasts: timedelta)
 @pytest.mark.parametrize(
     ("assignment", "told"),
     [
-        ("retry.max_attempts=0", "retry.max_attempts: 0 is refused; accepted: a whole number from 1 to 100"),
+        (
+            "retry.max_attempts=0",
+            "retry.max_attempts: 0 is refused; accepted: a whole number from 1 to 100",
+        ),
         ("retry.max_atempts=9", "did you mean max_attempts?"),
         ("retry.max_attempts", "accepted: KEY=VALUE"),
         ("owner=NO", 'quote it: "NO"'),
@@ -130,7 +139,9 @@ def test_what_is_not_accepted_is_refused_by_path_value_and_what_would_be(
 def test_a_set_is_refused_when_what_is_left_after_it_would_be_invalid(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is declared was edited by hand: the override would hide that it is invalid, until it ends."""
+    """What is declared was edited by hand: the override would hide that it is invalid, until it
+    ends.
+    """
     broken = StoredQueue(queue="billing", declared={"execution": {"heartbeat": "2m"}}, revision=1)
     monkeypatch.setattr(office.queues, "stored", lambda _queue: broken)
 
@@ -165,21 +176,26 @@ def test_of_two_operators_the_slower_one_sees_what_the_faster_one_has_set(office
     class SetsFirst(MemoryQueues):
         """Somebody who sets an override just before we do."""
 
-        def put_override(self, queue, override, *, expected_revision):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        def put_override(self, queue: str, override: Any, *, expected_revision: int) -> Any:
             queues.put_override(queue, theirs, expected_revision=0)
             return queues.put_override(queue, override, expected_revision=expected_revision)
 
         stored = queues.stored
 
     with pytest.raises(ConfigConflict) as refused:
-        office.editor(SetsFirst(clock=office.clock)).set("billing", ["retry.max_attempts=9"], reason="ours")
+        office.editor(SetsFirst(clock=office.clock)).set(
+            "billing", ["retry.max_attempts=9"], reason="ours"
+        )
 
     assert "at revision 1, and you have read revision 0" in str(refused.value)
     assert "retry.max_attempts is 7, yours 9" in str(refused.value.hint)
-    assert office.records("operation", "phase")[-2:] == [("queue.set", "intent"), ("queue.set", "failed")]
+    assert office.records("operation", "phase")[-2:] == [
+        ("queue.set", "intent"),
+        ("queue.set", "failed"),
+    ]
 
 
-# -- deploys and overrides ----------------------------------------------------------------------------------------
+# -- deploys and overrides -------------------------------------------------------------------------
 
 
 def test_after_a_deploy_following_an_override_the_override_still_holds(office: Office) -> None:
@@ -192,7 +208,9 @@ def test_after_a_deploy_following_an_override_the_override_still_holds(office: O
     assert attempts(office) == 6
 
 
-def test_a_deploy_that_contradicts_an_override_succeeds_suspends_it_and_is_on_record(office: Office) -> None:
+def test_a_deploy_that_contradicts_an_override_succeeds_suspends_it_and_is_on_record(
+    office: Office,
+) -> None:
     office.set("execution.heartbeat=20s", reason="slow disk")
 
     (billing, _) = office.apply(LEASED)
@@ -200,7 +218,9 @@ def test_a_deploy_that_contradicts_an_override_succeeds_suspends_it_and_is_on_re
     assert (billing["result"], billing["override_suspended"]) == ("changed", True)
     assert office.desk.get("billing")["override"]["suspended"] is True
     assert [item["override"] for item in office.desk.list()["items"]] == ["suspended", None]
-    ((detail,),) = [record for record in office.records("detail") if "override_suspended" in record[0]][-1:]
+    ((detail,),) = [
+        record for record in office.records("detail") if "override_suspended" in record[0]
+    ][-1:]
     assert detail["override_suspended"] is True
     assert office.apply(LEASED)[0] == {
         "queue": "billing",
@@ -220,15 +240,20 @@ def test_a_suspended_override_is_in_force_again_when_a_deploy_allows_it(office: 
     assert office.desk.get("billing")["override"]["in_force"] is True
 
 
-# -- diff ---------------------------------------------------------------------------------------------------------
+# -- diff ------------------------------------------------------------------------------------------
 
 
 def test_a_file_as_it_was_applied_is_no_difference(office: Office) -> None:
-    assert [(each["result"], each["changes"]) for each in office.diff()] == [("unchanged", []), ("unchanged", [])]
+    assert [(each["result"], each["changes"]) for each in office.diff()] == [
+        ("unchanged", []),
+        ("unchanged", []),
+    ]
 
 
 def test_a_difference_is_told_key_by_key_and_changes_nothing(office: Office) -> None:
-    file = FILE.replace("owner: team-payments", "retry: {jitter: 0.5}").replace("attempts: 4", "attempts: 5")
+    file = FILE.replace("owner: team-payments", "retry: {jitter: 0.5}").replace(
+        "attempts: 4", "attempts: 5"
+    )
 
     billing, email = office.diff(file + "  sms: {index_shards: 2}")[0], office.diff(file)[1]
 
@@ -246,7 +271,9 @@ def test_a_difference_is_told_key_by_key_and_changes_nothing(office: Office) -> 
     assert office.diff() == [{**each, "changes": []} for each in office.diff()]
 
 
-def test_a_difference_tells_of_new_queues_and_of_overrides_that_would_be_suspended(office: Office) -> None:
+def test_a_difference_tells_of_new_queues_and_of_overrides_that_would_be_suspended(
+    office: Office,
+) -> None:
     office.set("execution.heartbeat=20s")
 
     billing, _, sms = office.diff(LEASED + "  sms: {}")
@@ -262,7 +289,7 @@ def test_a_file_without_queues_is_refused(office: Office) -> None:
             ask("config_version: 1")
 
 
-# -- pause --------------------------------------------------------------------------------------------------------
+# -- pause -----------------------------------------------------------------------------------------
 
 
 def test_a_pause_has_its_time_and_reason_and_survives_writes(office: Office) -> None:
@@ -288,7 +315,7 @@ def test_a_pause_has_its_time_and_reason_and_survives_writes(office: Office) -> 
     assert office.edits.resume("billing")["changed"] is False
 
 
-# -- delete -------------------------------------------------------------------------------------------------------
+# -- delete ----------------------------------------------------------------------------------------
 
 
 def test_a_queue_is_deleted_in_two_steps(office: Office) -> None:
@@ -349,14 +376,16 @@ def test_applying_a_file_makes_a_deleted_queue_anew(office: Office) -> None:
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "delete", "clear"])
-def test_a_queue_that_is_not_configured_is_told_with_the_nearest_one(office: Office, verb: str) -> None:
+def test_a_queue_that_is_not_configured_is_told_with_the_nearest_one(
+    office: Office, verb: str
+) -> None:
     with pytest.raises(QueueNotFound) as refused:
         getattr(office.edits, verb)("biling")
 
     assert refused.value.hint == "did you mean billing?"
 
 
-# -- audit --------------------------------------------------------------------------------------------------------
+# -- audit -----------------------------------------------------------------------------------------
 
 
 def test_every_change_is_on_record_with_who_and_why(office: Office) -> None:
@@ -391,7 +420,9 @@ def test_a_record_says_what_was_changed(office: Office) -> None:
     assert done == ("done", {"override_revision": 1})
 
 
-def test_what_cannot_be_put_on_record_is_not_done(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_put_on_record_is_not_done(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(_record: object) -> None:
         raise StoreFailed("no answer", may_have_happened=False)
 
@@ -406,4 +437,9 @@ def test_what_cannot_be_put_on_record_is_not_done(office: Office, monkeypatch: p
             change()
 
     settings = office.queues.settings("billing")
-    assert (settings.retry.max_attempts, settings.paused, settings.deleting, settings.revision) == (4, False, False, 1)
+    assert (settings.retry.max_attempts, settings.paused, settings.deleting, settings.revision) == (
+        4,
+        False,
+        False,
+        1,
+    )

@@ -1,6 +1,7 @@
 """What a deploy and an operator see of queue configuration, in the shapes that programs rely on."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -48,17 +49,23 @@ def test_queues_that_a_file_does_not_name_stay(office: Office) -> None:
     assert [line["queue"] for line in office.desk.list()["items"]] == ["billing", "email", "sms"]
 
 
-def test_a_queue_that_somebody_else_writes_meanwhile_is_told_and_the_others_are_applied(office: Office) -> None:
+def test_a_queue_that_somebody_else_writes_meanwhile_is_told_and_the_others_are_applied(
+    office: Office,
+) -> None:
     office.apply()
     queues = office.queues
 
     class WritesFirst(MemoryQueues):
         """Somebody who writes `billing` just before we do."""
 
-        def put_declared(self, queue, declared, file_defaults, *, expected_revision):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        def put_declared(
+            self, queue: str, declared: Any, file_defaults: Any, *, expected_revision: int
+        ) -> Any:
             if queue == "billing":
                 queues.put_declared("billing", {"owner": "them"}, {}, expected_revision=1)
-            return queues.put_declared(queue, declared, file_defaults, expected_revision=expected_revision)
+            return queues.put_declared(
+                queue, declared, file_defaults, expected_revision=expected_revision
+            )
 
         stored = queues.stored
 
@@ -79,9 +86,16 @@ def test_an_override_that_a_file_contradicts_is_told(office: Office) -> None:
     slow = Override(layer={"execution": {"heartbeat": "20s"}}, reason="slow disk")
     office.queues.put_override("billing", slow, expected_revision=0)
 
-    results = office.apply(FILE.replace("owner: team-payments", "execution: {lease: 10s, handler_timeout: 9s}"))
+    results = office.apply(
+        FILE.replace("owner: team-payments", "execution: {lease: 10s, handler_timeout: 9s}")
+    )
 
-    assert results[0] == {"queue": "billing", "result": "changed", "revision": 2, "override_suspended": True}
+    assert results[0] == {
+        "queue": "billing",
+        "result": "changed",
+        "revision": 2,
+        "override_suspended": True,
+    }
 
 
 def test_one_queue_shows_its_layers_and_what_they_come_to(office: Office) -> None:

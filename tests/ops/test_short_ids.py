@@ -25,9 +25,18 @@ def crew() -> Crew:
 
 @pytest.mark.parametrize(
     ("short", "whole"),
-    [("00BEEF", FIRST), ("00beef", FIRST), ("CAFE", SECOND), ("CBEEF", OTHER), ("02Q7", OTHER), (FIRST[1:], FIRST)],
+    [
+        ("00BEEF", FIRST),
+        ("00beef", FIRST),
+        ("CAFE", SECOND),
+        ("CBEEF", OTHER),
+        ("02Q7", OTHER),
+        (FIRST[1:], FIRST),
+    ],
 )
-def test_the_end_or_the_beginning_means_the_one_task_that_has_it(crew: Crew, short: str, whole: str) -> None:
+def test_the_end_or_the_beginning_means_the_one_task_that_has_it(
+    crew: Crew, short: str, whole: str
+) -> None:
     assert crew.parts.short_ids().find(short) == whole
     assert crew.parts.short_ids().find(short, QUEUE) == whole
 

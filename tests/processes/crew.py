@@ -26,14 +26,18 @@ class Crew:
         self.killed = self.stopped = 0
 
     def harm(self, sender: int) -> None:
-        """Kill one and stop one, in turn. Half of the killed are who has just had an effect, and not said so yet."""
+        """Kill one and stop one, in turn. Half of the killed are who has just had an effect, and
+        not said so yet.
+        """
         if self.killed <= self.stopped:
             self._kill(sender if self._dice.random() < 0.5 else self._anybody())
         else:
             self._stop(self._anybody())
 
     def tend(self) -> None:
-        """Wake up whose time has come, and replace who went because storage didn't answer, as a supervisor does."""
+        """Wake up whose time has come, and replace who went because storage didn't answer, as a
+        supervisor does.
+        """
         for worker in list(self._workers):
             if time.monotonic() > self._wakes_at.get(worker.pid, math.inf):
                 worker.send_signal(signal.SIGCONT)

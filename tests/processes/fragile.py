@@ -1,4 +1,6 @@
-"""What the workers of the chaos test run: a bit of work, and one effect under the claim's fencing token."""
+"""What the workers of the chaos test run: a bit of work, and one effect under the claim's fencing
+token.
+"""
 
 import os
 import time

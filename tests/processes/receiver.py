@@ -23,7 +23,9 @@ class Receiver(ABC):
 
     @abstractmethod
     def answer(self, headers: Message, body: bytes) -> int:
-        """The HTTP status of a request, when it may be sent. Called from a thread of the request's own."""
+        """The HTTP status of a request, when it may be sent. Called from a thread of the request's
+        own.
+        """
 
     def __enter__(self) -> Self:
         return self
@@ -50,7 +52,8 @@ def _handler_of(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
             self.send_response(receiver.answer(self.headers, body))
             self.end_headers()
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's signature
+        # the library's signature
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             """The log is kept elsewhere."""
 
     return Handler
@@ -65,7 +68,9 @@ class Request:
 
 
 class HoldingReceiver(Receiver):
-    """Answers every request, but from the `hold_from`-th on keeps those of one worker open: the one that sent it."""
+    """Answers every request, but from the `hold_from`-th on keeps those of one worker open: the one
+    that sent it.
+    """
 
     def __init__(self, *, hold_from: int) -> None:
         self._hold_from = hold_from
@@ -84,7 +89,9 @@ class HoldingReceiver(Receiver):
     def wait_until_held(self, least: int, *, seconds: float) -> Sequence[Request]:
         """The requests of the victim that are open, as soon as there are that many."""
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self._held) >= least, seconds), f"{len(self._held)} are held"
+            assert self._changed.wait_for(lambda: len(self._held) >= least, seconds), (
+                f"{len(self._held)} are held"
+            )
             return tuple(self._held)
 
     def release(self) -> None:
@@ -95,7 +102,9 @@ class HoldingReceiver(Receiver):
 
     def answer(self, headers: Message, body: bytes) -> int:
         """Log the request."""
-        request = Request(headers["X-Task"], int(headers["X-Attempt"]), int(headers["X-Worker"]), body)
+        request = Request(
+            headers["X-Task"], int(headers["X-Attempt"]), int(headers["X-Worker"]), body
+        )
         with self._changed:
             self._log.append(request)
             if len(self._log) >= self._hold_from and self.victim is None:
@@ -113,7 +122,9 @@ class HoldingReceiver(Receiver):
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What one request did, or would have done: those that came after one with a newer fence were refused."""
+    """What one request did, or would have done: those that came after one with a newer fence were
+    refused.
+    """
 
     task_id: str
     attempt_no: int
@@ -123,7 +134,9 @@ class Effect:
 
 
 class FencedReceiver(Receiver):
-    """Refuses a fencing token older than one it has seen of the same task, as what handlers change should."""
+    """Refuses a fencing token older than one it has seen of the same task, as what handlers change
+    should.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -143,6 +156,8 @@ class FencedReceiver(Receiver):
         with self._lock:
             newest = self._newest.get(task_id, 0)
             self._newest[task_id] = max(fence, newest)
-            effect = Effect(task_id, int(headers["X-Attempt"]), fence, int(headers["X-Worker"]), fence < newest)
+            effect = Effect(
+                task_id, int(headers["X-Attempt"]), fence, int(headers["X-Worker"]), fence < newest
+            )
             self._effects.append(effect)
         return 409 if effect.was_refused else 204

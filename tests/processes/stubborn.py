@@ -1,4 +1,5 @@
-"""Handlers that end in every way there is when their worker is told to stop, or that end it themselves.
+"""Handlers that end in every way there is when their worker is told to stop, or that end it
+themselves.
 
 Each leaves a file under its order's name when it starts, so that a test knows when to act.
 """

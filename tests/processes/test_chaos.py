@@ -1,7 +1,9 @@
-"""Four workers, killed and stopped for longer than their leases as long as there is work: every promise is kept.
+"""Four workers, killed and stopped for longer than their leases as long as there is work: every
+promise is kept.
 
-The harm keeps step with the work, not with the clock: a slow machine takes longer and sees the same. `make chaos` has
-2,000 tasks, which keep sixteen handlers busy for two minutes; CHAOS_TASKS and CHAOS_SEED change that.
+The harm keeps step with the work, not with the clock: a slow machine takes longer and sees the
+same. `make chaos` has 2,000 tasks, which keep sixteen handlers busy for two minutes; CHAOS_TASKS
+and CHAOS_SEED change that.
 """
 
 import os
@@ -46,7 +48,9 @@ queues:
 
 
 class Flow:
-    """Tasks that come as others are done: behind a backlog nobody would reclaim what a stopped worker holds."""
+    """Tasks that come as others are done: behind a backlog nobody would reclaim what a stopped
+    worker holds.
+    """
 
     def __init__(self, rdq: Rdq) -> None:
         self._rdq = rdq
@@ -64,7 +68,9 @@ class Flow:
         assert len(self.ids) == numbers.stop
 
 
-def in_chaos(flow: Flow, crew: Crew, parts: Parts, receiver: FencedReceiver, dice: random.Random) -> None:
+def in_chaos(
+    flow: Flow, crew: Crew, parts: Parts, receiver: FencedReceiver, dice: random.Random
+) -> None:
     """Harm somebody after every few effects, until all tasks have come to an end."""
     give_up, next_harm = time.monotonic() + PATIENCE, 1
     while (counts := parts.store.counts("chaos")).pending or counts.in_flight or not flow.has_ended:
@@ -79,7 +85,9 @@ def in_chaos(flow: Flow, crew: Crew, parts: Parts, receiver: FencedReceiver, dic
         time.sleep(0.1)
 
 
-def test_whatever_happens_to_workers_nothing_is_lost_and_no_stale_claim_has_an_effect(ministack: Engine) -> None:
+def test_whatever_happens_to_workers_nothing_is_lost_and_no_stale_claim_has_an_effect(
+    ministack: Engine,
+) -> None:
     dice, parts = random.Random(SEED), connect(ministack.dynamodb, TABLES, events=Quiet())
     with FencedReceiver() as receiver:
         rdq = Commands(ministack, RECEIVER=receiver.url)
@@ -96,11 +104,17 @@ def test_whatever_happens_to_workers_nothing_is_lost_and_no_stale_claim_has_an_e
     repeats = sum(len(task.attempts) - 1 for task in tasks)
     refused = sum(effect.was_refused for effect in effects)
     assert min(crew.killed, crew.stopped, repeats) >= 1
-    sys.stdout.write(f"{TASKS} tasks, {len(effects)} effects, {repeats} attempts that weren't the last; ")
-    sys.stdout.write(f"{crew.killed} workers killed, {crew.stopped} stopped, {refused} effects refused as stale\n")
+    sys.stdout.write(
+        f"{TASKS} tasks, {len(effects)} effects, {repeats} attempts that weren't the last; "
+    )
+    sys.stdout.write(
+        f"{crew.killed} workers killed, {crew.stopped} stopped, {refused} effects refused as stale\n"
+    )
 
 
-def assert_nothing_is_lost(ids: Sequence[str], tasks: Sequence[Task], effects: Sequence[Effect]) -> None:
+def assert_nothing_is_lost(
+    ids: Sequence[str], tasks: Sequence[Task], effects: Sequence[Effect]
+) -> None:
     assert [task.id for task in tasks] == ids
     by_task: dict[str, list[Effect]] = defaultdict(list)
     for effect in effects:
@@ -120,11 +134,17 @@ def assert_one_end(task: Task) -> None:
 
 
 def assert_effects_are_attempts(task: Task, effects: Sequence[Effect]) -> None:
-    """Each is one attempt on record, and was refused when a later attempt had come before: the last never is."""
+    """Each is one attempt on record, and was refused when a later attempt had come before: the last
+    never is.
+    """
     made = [(effect.attempt_no, effect.fence) for effect in effects]
     on_record = [(attempt.attempt_no, attempt.fencing_token) for attempt in task.attempts]
     assert len(set(made)) == len(made)
     assert set(made) <= set(on_record)
     for place, effect in enumerate(effects):
-        assert effect.was_refused == any(earlier.attempt_no > effect.attempt_no for earlier in effects[:place])
-    assert on_record[-1] in {(effect.attempt_no, effect.fence) for effect in effects if not effect.was_refused}
+        assert effect.was_refused == any(
+            earlier.attempt_no > effect.attempt_no for earlier in effects[:place]
+        )
+    assert on_record[-1] in {
+        (effect.attempt_no, effect.fence) for effect in effects if not effect.was_refused
+    }

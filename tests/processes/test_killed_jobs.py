@@ -1,4 +1,6 @@
-"""A redrive of two hundred is killed with -9 in the middle, at a terminal that shows a bar; others finish it."""
+"""A redrive of two hundred is killed with -9 in the middle, at a terminal that shows a bar; others
+finish it.
+"""
 
 import json
 import os
@@ -17,7 +19,7 @@ import pytest
 
 from rdq_core.domain.job import JobState
 from rdq_core.domain.task import Failure, Status, Task
-from rdq_core.engine.audit import Principal
+from rdq_core.engine.auditor import Principal
 from rdq_core.ops.orders import Operation, Order
 from rdq_core.ops.selection import Selection
 from rdq_core.runtime.log import Quiet
@@ -37,7 +39,12 @@ class Field:
 
     def __init__(self, engine: Engine) -> None:
         self.rdq = Commands(engine)
-        self.environment = {**engine.environment, "PATH": os.environ["PATH"], "NO_PROXY": "127.0.0.1", "TERM": "xterm"}
+        self.environment = {
+            **engine.environment,
+            "PATH": os.environ["PATH"],
+            "NO_PROXY": "127.0.0.1",
+            "TERM": "xterm",
+        }
         self.rdq.run("init")
         self.rdq.run("queue", "apply", "queues.yaml")
         self.parts: Parts = connect(engine.dynamodb, TABLES, events=Quiet())
@@ -53,7 +60,9 @@ class Field:
     def _candidates(self) -> list[Any]:
         now = self.parts.clock.now() + timedelta(seconds=1)
         return [
-            c for shard in (0, 1) for c in self.parts.store.candidates("deliveries", shard, until=now, limit=500).items
+            c
+            for shard in (0, 1)
+            for c in self.parts.store.candidates("deliveries", shard, until=now, limit=500).items
         ]
 
     def _killed(self, candidate: Any) -> None:
@@ -61,7 +70,9 @@ class Field:
         claim = self.parts.store.claim(candidate, a_grant(now))
         assert claim is not None
         failure = Failure("task_failed", "Boom", "boom")
-        self.parts.store.dead_letter(claim, a_failed(claim, now), failure, now=now, fingerprint="v1:a", expires_at=None)
+        self.parts.store.dead_letter(
+            claim, a_failed(claim, now), failure, now=now, fingerprint="v1:a", expires_at=None
+        )
 
     def tasks(self) -> list[Task]:
         with ThreadPoolExecutor(8) as pool:
@@ -80,7 +91,11 @@ class Field:
 
     def records(self) -> list[tuple[str, str]]:
         items = self.rdq.run("audit", "list", "deliveries")["items"]
-        return [(each["operation"], each["phase"]) for each in reversed(items) if "dlq" in each["operation"]]
+        return [
+            (each["operation"], each["phase"])
+            for each in reversed(items)
+            if "dlq" in each["operation"]
+        ]
 
     @contextmanager
     def redrive_at_a_terminal(self) -> Iterator[tuple["subprocess.Popen[bytes]", "Terminal"]]:
@@ -134,12 +149,18 @@ def field(ministack: Engine) -> Field:
 
 
 def killed_half_way(field: Field) -> None:
-    """Somebody starts a redrive at a terminal, is asked, sees it move, and then the machine is gone."""
+    """Somebody starts a redrive at a terminal, is asked, sees it move, and then the machine is
+    gone.
+    """
     with field.redrive_at_a_terminal() as (process, terminal):
-        field.wait_for(lambda: b"send 200 tasks back to deliveries?" in terminal.shown, "nobody was asked")
+        field.wait_for(
+            lambda: b"send 200 tasks back to deliveries?" in terminal.shown, "nobody was asked"
+        )
         assert field.parts.store.counts("deliveries").dead == DEAD
         terminal.type(b"y\n")
-        field.wait_for(lambda: field.parts.store.counts("deliveries").dead < DEAD - 60, "nothing was sent back")
+        field.wait_for(
+            lambda: field.parts.store.counts("deliveries").dead < DEAD - 60, "nothing was sent back"
+        )
         process.send_signal(signal.SIGKILL)
         assert process.wait(10) == -signal.SIGKILL
     assert "━".encode() in terminal.shown
@@ -151,7 +172,13 @@ def assert_each_was_sent_back_once(field: Field) -> None:
     assert len(tasks) == DEAD
     assert {task.redrive_count for task in tasks} == {1}
     job = field.job()
-    assert (job["state"], job["selected"], job["done"], job["skipped"], job["failed"]) == ("done", DEAD, DEAD, 0, 0)
+    assert (job["state"], job["selected"], job["done"], job["skipped"], job["failed"]) == (
+        "done",
+        DEAD,
+        DEAD,
+        0,
+        0,
+    )
     assert field.records() == [("dlq.redrive", "intent"), ("dlq.redrive", "done")]
 
 
@@ -160,7 +187,10 @@ def test_a_killed_redrive_goes_on_in_the_sweeps_and_does_nothing_twice(field: Fi
     assert 0 < field.parts.store.counts("deliveries").dead < DEAD
     worker = field.rdq.worker("mended")
     try:
-        field.wait_for(lambda: all(task.status is Status.SUCCEEDED for task in field.tasks()), "the sweeps didn't")
+        field.wait_for(
+            lambda: all(task.status is Status.SUCCEEDED for task in field.tasks()),
+            "the sweeps didn't",
+        )
         field.wait_for(lambda: field.job()["state"] == JobState.DONE, "the job never ended")
     finally:
         worker.send_signal(signal.SIGTERM)

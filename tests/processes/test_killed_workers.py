@@ -1,4 +1,6 @@
-"""Real processes, one of them killed with requests open: nothing is lost, and the record says what happened."""
+"""Real processes, one of them killed with requests open: nothing is lost, and the record says what
+happened.
+"""
 
 import signal
 from collections import Counter
@@ -26,15 +28,26 @@ def submitted(rdq: Commands) -> dict[str, bytes]:
     """A thousand tasks, as a person would submit them: each id with its payload."""
     payloads = [f'{{"delivery": {number}}}'.encode() for number in range(TASKS)]
     answer = rdq.run(
-        "submit", "-q", "deliveries", "-H", "deliver", "--payloads", "-", given=b"\n".join([*payloads, b""])
+        "submit",
+        "-q",
+        "deliveries",
+        "-H",
+        "deliver",
+        "--payloads",
+        "-",
+        given=b"\n".join([*payloads, b""]),
     )
     assert answer["rejected"] == []
     assert [each["line"] for each in answer["submitted"]] == list(range(1, TASKS + 1))
-    return {each["id"]: payload for each, payload in zip(answer["submitted"], payloads, strict=True)}
+    return {
+        each["id"]: payload for each, payload in zip(answer["submitted"], payloads, strict=True)
+    }
 
 
 def with_one_killed(rdq: Commands, receiver: HoldingReceiver) -> Sequence[Request]:
-    """Two workers until the work is done; one is killed while the receiver holds its requests. What it held then."""
+    """Two workers until the work is done; one is killed while the receiver holds its requests. What
+    it held then.
+    """
     arguments = ("handlers", "--drain", "--drain-horizon", "15s")
     workers = [rdq.worker(*arguments), rdq.worker(*arguments)]
     try:
@@ -71,7 +84,11 @@ def test_a_killed_worker_loses_nothing_and_is_on_record(ministack: Engine, kill_
         log = receiver.log
 
     assert len(payloads) == TASKS
-    assert {name: stats[name] for name in ("pending", "in_flight", "dead")} == {"pending": 0, "in_flight": 0, "dead": 0}
+    assert {name: stats[name] for name in ("pending", "in_flight", "dead")} == {
+        "pending": 0,
+        "in_flight": 0,
+        "dead": 0,
+    }
     assert all(request.body == payloads[request.task_id] for request in log)
     assert {request.task_id for request in log} == tasks.keys() == payloads.keys()
     assert_held_ones_lapsed(tasks, held)
@@ -83,8 +100,15 @@ def test_a_killed_worker_loses_nothing_and_is_on_record(ministack: Engine, kill_
 def assert_held_ones_lapsed(tasks: Mapping[str, Task], held: Sequence[Request]) -> None:
     assert len(held) >= HELD
     for request in held:
-        assert tasks[request.task_id].attempts[request.attempt_no - 1].outcome is Outcome.LEASE_EXPIRED
-    lapsed = [attempt for task in tasks.values() for attempt in task.attempts if attempt.finished_at is None]
+        assert (
+            tasks[request.task_id].attempts[request.attempt_no - 1].outcome is Outcome.LEASE_EXPIRED
+        )
+    lapsed = [
+        attempt
+        for task in tasks.values()
+        for attempt in task.attempts
+        if attempt.finished_at is None
+    ]
     assert HELD <= len(lapsed) <= CONCURRENCY
     assert {attempt.outcome for attempt in lapsed} == {Outcome.LEASE_EXPIRED}
 
@@ -97,9 +121,15 @@ def assert_one_end(task: Task) -> None:
 
 
 def assert_requests_are_attempts(tasks: Mapping[str, Task], log: Sequence[Request]) -> None:
-    """Each request is one attempt on record; an attempt without one is a claim that the killed worker never began."""
+    """Each request is one attempt on record; an attempt without one is a claim that the killed
+    worker never began.
+    """
     requests = Counter((request.task_id, request.attempt_no) for request in log)
-    attempts = {(task.id, attempt.attempt_no): attempt for task in tasks.values() for attempt in task.attempts}
+    attempts = {
+        (task.id, attempt.attempt_no): attempt
+        for task in tasks.values()
+        for attempt in task.attempts
+    }
     assert set(requests.values()) == {1}
     assert requests.keys() <= attempts.keys()
     unsent = [attempts[key] for key in attempts.keys() - requests.keys()]

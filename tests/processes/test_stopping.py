@@ -1,4 +1,6 @@
-"""Real worker processes that are told to stop, or whose handlers end them or won't let anything else run."""
+"""Real worker processes that are told to stop, or whose handlers end them or won't let anything
+else run.
+"""
 
 import json
 import signal
@@ -113,7 +115,10 @@ def test_sigterm_lets_finish_who_can_and_releases_who_gives_up_and_the_second_on
     assert (report["claimed"], report["completed"], report["released"]) == (3, 1, 2)
     for ref in ("cooperates", "ignores"):
         assert_released(stage.task(tasks[ref]))
-    assert report_of(stage.second.worker("stubborn", "--drain", "--drain-horizon", "1s"))["completed"] == 2
+    assert (
+        report_of(stage.second.worker("stubborn", "--drain", "--drain-horizon", "1s"))["completed"]
+        == 2
+    )
     assert {stage.task(task_id).attempts[0].attempt_no for task_id in tasks.values()} == {1}
 
 

@@ -59,28 +59,45 @@ def test_a_charge_that_was_kept_is_made_when_the_bank_is_back(
     bank.is_up = True
     local.drain(checkout.registry, horizon="1m")
     task = local.rdq.get(answer["accepted"])
-    assert (status, task.status, bank.payments) == (202, Status.SUCCEEDED, {"order-7": "payment of 5"})
+    assert (status, task.status, bank.payments) == (
+        202,
+        Status.SUCCEEDED,
+        {"order-7": "payment of 5"},
+    )
     failed = Outcome.RETRYABLE_FAILURE
-    assert [attempt.outcome for attempt in task.attempts] == [failed, failed, failed, Outcome.SUCCESS]
+    assert [attempt.outcome for attempt in task.attempts] == [
+        failed,
+        failed,
+        failed,
+        Outcome.SUCCESS,
+    ]
 
 
-def test_the_button_pressed_again_makes_no_second_task(local: Embedded, bank: FakeBank, checkout: Checkout) -> None:
+def test_the_button_pressed_again_makes_no_second_task(
+    local: Embedded, bank: FakeBank, checkout: Checkout
+) -> None:
     bank.is_up = False
     assert checkout.checkout(ORDER) == checkout.checkout(ORDER)
     assert local.parts.store.counts("payments.charge").pending == 1
 
 
-def test_an_order_that_cannot_be_charged_is_refused_and_not_kept(local: Embedded, checkout: Checkout) -> None:
-    assert checkout.checkout({"id": "order-8", "amount": 0}) == (422, {"error": "nothing to charge"})
+def test_an_order_that_cannot_be_charged_is_refused_and_not_kept(
+    local: Embedded, checkout: Checkout
+) -> None:
+    assert checkout.checkout({"id": "order-8", "amount": 0}) == (
+        422,
+        {"error": "nothing to charge"},
+    )
     assert local.parts.store.counts("payments.charge").pending == 0
 
 
-# -- an order and its charge in one transaction -----------------------------------------------------------------------
+# -- an order and its charge in one transaction ----------------------------------------------------
 
 
 @pytest.fixture
 def orders(local: Embedded) -> Orders:
-    table = f"{local.tables.tasks}-orders"  # a name of its own, as rdq's tables have: mocks may share them
+    # a name of its own, as rdq's tables have: mocks may share them
+    table = f"{local.tables.tasks}-orders"
     local.client.create_table(
         TableName=table,
         KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
@@ -99,7 +116,11 @@ def test_an_order_that_is_placed_is_charged(
 ) -> None:
     status, answer = orders.place(ORDER)
     local.drain(checkout.registry)
-    assert (status, stored(orders), bank.payments) == (202, ["order-7"], {"order-7": "payment of 5"})
+    assert (status, stored(orders), bank.payments) == (
+        202,
+        ["order-7"],
+        {"order-7": "payment of 5"},
+    )
     assert local.rdq.get(answer["accepted"]).status is Status.SUCCEEDED
 
 
@@ -121,7 +142,7 @@ def test_any_other_error_is_raised(local: Embedded, orders: Orders) -> None:
     assert local.parts.store.counts("payments.charge").pending == 0
 
 
-# -- an order first, and its charge afterwards ------------------------------------------------------------------------
+# -- an order first, and its charge afterwards -----------------------------------------------------
 
 
 @pytest.fixture
@@ -131,11 +152,15 @@ def outbox_orders(local: Embedded, checkout: Checkout) -> OutboxOrders:
     local.client.create_table(
         TableName=table,
         KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("id", *keys)],
+        AttributeDefinitions=[
+            {"AttributeName": name, "AttributeType": "S"} for name in ("id", *keys)
+        ],
         GlobalSecondaryIndexes=[
             {
                 "IndexName": "outbox",
-                "KeySchema": [{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
+                "KeySchema": [
+                    {"AttributeName": name, "KeyType": kind} for name, kind in keys.items()
+                ],
                 "Projection": {"ProjectionType": "ALL"},
             }
         ],
@@ -147,7 +172,9 @@ def outbox_orders(local: Embedded, checkout: Checkout) -> OutboxOrders:
 
 
 def mark_of(orders: OutboxOrders, order: str = "order-7") -> str:
-    mark: str = orders.client.get_item(TableName=orders.table, Key={"id": {"S": order}})["Item"]["outbox"]["S"]
+    mark: str = orders.client.get_item(TableName=orders.table, Key={"id": {"S": order}})["Item"][
+        "outbox"
+    ]["S"]
     return mark
 
 

@@ -51,11 +51,16 @@ def test_a_mail_is_sent_under_its_tasks_own_key(local: Embedded) -> None:
     task_id = mails.send_email.submit(local.rdq, MAIL).id
     local.drain(mails.registry)
     done = mails.send_email.result(local.rdq, task_id)
-    assert (done.status, done.output) == (Status.SUCCEEDED, mails.EmailOutput(provider_id="provider-1"))
+    assert (done.status, done.output) == (
+        Status.SUCCEEDED,
+        mails.EmailOutput(provider_id="provider-1"),
+    )
     assert provider.sent == {task_id: MAIL}
 
 
-def test_a_provider_that_is_throttled_is_asked_again_no_sooner_than_it_says(local: Embedded) -> None:
+def test_a_provider_that_is_throttled_is_asked_again_no_sooner_than_it_says(
+    local: Embedded,
+) -> None:
     task_id = submitted(local, mails.Throttled("90"))
     assert local.rdq.get(task_id).next_attempt_at == local.clock.now() + timedelta(seconds=90)
     local.drain(mails.registry, horizon="2m")
@@ -65,7 +70,11 @@ def test_a_provider_that_is_throttled_is_asked_again_no_sooner_than_it_says(loca
 def test_an_address_that_does_not_exist_is_not_tried_again(local: Embedded) -> None:
     dead = mails.send_email.result(local.rdq, submitted(local, mails.NoSuchAddress("ada")))
     assert dead.failure is not None
-    assert (dead.status, dead.failure.code, len(dead.attempts)) == (Status.DEAD, "email_address_invalid", 1)
+    assert (dead.status, dead.failure.code, len(dead.attempts)) == (
+        Status.DEAD,
+        "email_address_invalid",
+        1,
+    )
 
 
 def test_whoever_submits_something_else_is_told(local: Embedded) -> None:

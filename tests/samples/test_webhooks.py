@@ -1,4 +1,6 @@
-"""The demo, as people see it and as programs read it, also with other deliveries than it was written for."""
+"""The demo, as people see it and as programs read it, also with other deliveries than it was
+written for.
+"""
 
 import json
 import os
@@ -23,7 +25,9 @@ DELIVERIES: Final = ROOT / "samples" / "webhooks" / "deliveries.jsonl"
 
 
 def without_aws() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "RDQ_"))}
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "RDQ_"))
+    }
 
 
 def demo(*arguments: str) -> str:
@@ -70,7 +74,12 @@ def test_one_screen_tells_the_whole_story() -> None:
 def started() -> Iterator["subprocess.Popen[str]"]:
     """A demo whose workers have been started, in a session of its own."""
     with subprocess.Popen(
-        [RDQ, "demo"], stdout=subprocess.PIPE, cwd=ROOT, env=without_aws(), text=True, start_new_session=True
+        [RDQ, "demo"],
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env=without_aws(),
+        text=True,
+        start_new_session=True,
     ) as process:
         assert process.stdout is not None
         for _ in range(2):  # the title and the states
@@ -102,14 +111,28 @@ def test_a_demo_that_is_killed_leaves_no_worker_behind() -> None:
 
 
 def changed(seed: int) -> tuple[bytes, dict[str, int]]:
-    """The deliveries shuffled, given other ids, other accounts and odd characters; how many go to each account."""
+    """The deliveries shuffled, given other ids, other accounts and odd characters; how many go to
+    each account.
+    """
     dice = random.Random(seed)
     events = [json.loads(line) for line in DELIVERIES.read_bytes().splitlines()]
     dice.shuffle(events)
-    accounts = ["brightside", "tidewater", "oldport", "quarry", "lakeside", "meridian", "somebody-new"]
+    accounts = [
+        "brightside",
+        "tidewater",
+        "oldport",
+        "quarry",
+        "lakeside",
+        "meridian",
+        "somebody-new",
+    ]
     counts = dict.fromkeys(accounts, 0)
     for number, event in enumerate(events[:30]):
-        account = "meridian" if number == 0 else dice.choice([each for each in accounts if each != "meridian"])
+        account = (
+            "meridian"
+            if number == 0
+            else dice.choice([each for each in accounts if each != "meridian"])
+        )
         counts[account] += 1
         event |= {"id": f"evt_{seed}_{number}", "account": account, "note": "naïve — \U0001f4e6"}
     return "".join(json.dumps(event) + "\n" for event in events[:30]).encode(), counts
@@ -118,7 +141,9 @@ def changed(seed: int) -> tuple[bytes, dict[str, int]]:
 def test_other_deliveries_come_out_as_the_receiver_decides(tmp_path: Path) -> None:
     content, counts = changed(seed=17)
     (tmp_path / "other.jsonl").write_bytes(content)
-    story: dict[str, Any] = json.loads(demo("--json", "--deliveries", str(tmp_path / "other.jsonl")))
+    story: dict[str, Any] = json.loads(
+        demo("--json", "--deliveries", str(tmp_path / "other.jsonl"))
+    )
     summary = story["summary"]
     assert (story["ok"], story["disagreements"]) == (True, [])
     assert (summary["submitted"], len(story["tasks"])) == (30, 30)

@@ -1,7 +1,9 @@
-"""Run seeds of the simulation, and tell of the first failure as a timeline: `make simulate SEEDS=1000`.
+"""Run seeds of the simulation, and tell of the first failure as a timeline: `make simulate
+SEEDS=1000`.
 
-`--from N` begins at another seed, `--seed S` runs one and prints its story whatever comes of it, `--sight` plants the
-mistakes instead, one after the other, and tells after how many seeds each was seen: `--sight job` those with a job.
+`--from N` begins at another seed, `--seed S` runs one and prints its story whatever comes of it,
+`--sight` plants the mistakes instead, one after the other, and tells after how many seeds each was
+seen: `--sight job` those with a job.
 """
 
 import argparse
@@ -71,7 +73,10 @@ def look(names: Sequence[str], most: int, jobs: int) -> int:
     with multiprocessing.Pool(jobs) as pool:
         for name, seeds, promise in pool.imap_unordered(partial(seen_after, most=most), names):
             blind += seeds is None
-            print(f"{'NOT SEEN' if seeds is None else f'seed {seeds:3}'}  {name:50} {promise}", flush=True)
+            print(
+                f"{'NOT SEEN' if seeds is None else f'seed {seeds:3}'}  {name:50} {promise}",
+                flush=True,
+            )
     print(f"{len(names) - blind} passed, {blind} failed")
     return 1 if blind else 0
 

@@ -1,4 +1,5 @@
-"""Who takes part: submitters, workers, operators, cancellers, those who forget, and those who clean up.
+"""Who takes part: submitters, workers, operators, cancellers, those who forget, and those who clean
+up.
 
 Each is a function of the world and its own process.
 """
@@ -13,7 +14,7 @@ from rdq_core.domain.attempt import Attempt, AttemptError, Outcome
 from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.ids import encode_id
 from rdq_core.domain.lifecycle import NO_EDIT, Edit
-from rdq_core.engine.audit import Principal
+from rdq_core.engine.auditor import Principal
 from rdq_core.engine.redrive import Redriver
 from rdq_core.engine.stopping import Stop
 from rdq_core.engine.submit import Draft, Submitter
@@ -55,7 +56,10 @@ def _work(world: "World", process: Process) -> None:
     _time_out(world, process, longest)
     while not stop.requested:
         deadline = process.clock.now() + timedelta(seconds=process.dice.choice((2, 10)))
-        sweeper.sweep(SweepLimits(deadline=deadline, horizon=timedelta(seconds=process.dice.choice((0, 5)))), stop)
+        sweeper.sweep(
+            SweepLimits(deadline=deadline, horizon=timedelta(seconds=process.dice.choice((0, 5)))),
+            stop,
+        )
         process.sleep(0.2 + process.dice.random())
 
 
@@ -85,7 +89,9 @@ def _request(stop: Stop, process: Process, grace: timedelta) -> None:
 
 
 def submitter(number: int) -> Callable[["World", Process], None]:
-    """A submitter of tasks of its own. Whoever takes over from it begins anew, with the same ids: that is safe."""
+    """A submitter of tasks of its own. Whoever takes over from it begins anew, with the same ids:
+    that is safe.
+    """
 
     def submit_all(world: "World", process: Process) -> None:
         submit = world.parts(process).submitter()
@@ -108,7 +114,8 @@ def _submit(submit: Submitter, draft: Draft) -> None:
 def _drafts(world: "World", number: int) -> Iterator[Draft]:
     dice = random.Random(f"{world.plan.seed}/drafts/{number}")
     for place in range(world.plan.tasks):
-        # Ids are shared by the submitters, and few: some are submitted twice, and some again after their end.
+        # Ids are shared by the submitters, and few: some are submitted twice, and some again after
+        # their end.
         task_id = encode_id(1_000_000 + dice.randrange(world.plan.tasks * 2))
         if task_id not in world.ids:
             world.ids.append(task_id)
@@ -138,17 +145,23 @@ def _earlier(world: "World") -> tuple[Attempt, ...]:
 
     now = at(world.scheduler.now).replace(microsecond=0)
     error = AttemptError(type="TimeoutError", message="before the submit")
-    failed = Attempt(attempt_no=1, started_at=now, finished_at=now, outcome=Outcome.RETRYABLE_FAILURE, error=error)
+    failed = Attempt(
+        attempt_no=1,
+        started_at=now,
+        finished_at=now,
+        outcome=Outcome.RETRYABLE_FAILURE,
+        error=error,
+    )
     return (failed, failed)
 
 
 def operator(world: "World", process: Process) -> None:
-    """An operator, or a job: it looks into the DLQ and sends back, edits or removes what it finds, while there is
-    trouble. A job goes on under its own name when another process takes it over.
+    """An operator, or a job: it looks into the DLQ and sends back, edits or removes what it finds,
+    while there is trouble. A job goes on under its own name when another process takes it over.
     """
     parts = world.parts(process)
     redriver = parts.redriver()
-    deeds = Deeds(world, parts)
+    store_calls = OperatorCalls(world, parts)
     job = process.name.partition(".")[0] if process.dice.random() < 0.5 else None
     while not world.is_calm:
         process.sleep(process.dice.random() * 3)
@@ -158,13 +171,13 @@ def operator(world: "World", process: Process) -> None:
             while True:
                 page = parts.store.dead(QUEUE, limit=2, after=after)
                 for entry in page.items:
-                    _treat(redriver, entry, process, job or process.ids.nonce(), deeds)
+                    _treat(redriver, entry, process, job or process.ids.nonce(), store_calls)
                 after = page.next
                 if after is None:
                     break
 
 
-class Deeds:
+class OperatorCalls:
     """What an operator does, on record if the run has an audit log."""
 
     def __init__(self, world: "World", parts: Parts) -> None:
@@ -184,16 +197,18 @@ class Deeds:
         self._completed.add(op_id)
 
 
-def _treat(redriver: Redriver, entry: DeadEntry, process: Process, op_id: str, deeds: Deeds) -> None:
+def _treat(
+    redriver: Redriver, entry: DeadEntry, process: Process, op_id: str, store_calls: OperatorCalls
+) -> None:
     what = process.dice.random()
     for _ in range(2):
         try:
             if what < 0.15:
-                with deeds.recorded("dlq.purge", op_id):
+                with store_calls.recorded("dlq.purge", op_id):
                     redriver.purge(entry, op_id=op_id)
             elif what < 0.8:
                 edit = Edit(payload=process.dice.randbytes(_LARGE)) if what < 0.3 else NO_EDIT
-                with deeds.recorded("dlq.redrive", op_id):
+                with store_calls.recorded("dlq.redrive", op_id):
                     redriver.redrive(entry, edit, op_id=op_id, force=True)
         except StoreFailed:
             continue
@@ -249,7 +264,11 @@ def _look_at_somebody(world: "World", process: Process, parts: Any) -> None:
         return
     if task is not None:
         numbers = [attempt.attempt_no for attempt in task.attempts]
-        require("attempts are numbered without a gap", numbers == list(range(1, len(numbers) + 1)), task_id)
+        require(
+            "attempts are numbered without a gap",
+            numbers == list(range(1, len(numbers) + 1)),
+            task_id,
+        )
 
 
 def put_odd_row(world: "World", number: int) -> None:

@@ -9,9 +9,11 @@ HELD: Final = frozenset({"IN_FLIGHT"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrow:
-    """From where to where, and what else changes. `history` and `count` are added to; None is one of 0 and 1.
+    """From where to where, and what else changes. `history` and `count` are added to; None is one
+    of 0 and 1.
 
-    `by_token` needs the row's own token; `when_due` a due time that has come; `fence` is what it rises by.
+    `by_token` needs the row's own token; `when_due` a due time that has come; `fence` is what it
+    rises by.
     """
 
     source: frozenset[str]
@@ -26,8 +28,12 @@ class Arrow:
 ARROWS: Final = {
     "claim": Arrow(source=frozenset({"PENDING"}), target="IN_FLIGHT", fence=1, when_due=True),
     "claim_keyed": Arrow(source=frozenset({"PENDING"}), target="IN_FLIGHT", fence=1, when_due=True),
-    "reclaim": Arrow(source=HELD, target="IN_FLIGHT", history=1, count=1, fence=1, by_token=True, when_due=True),
-    "dead_letter_lapsed": Arrow(source=HELD, target="DEAD", history=1, count=1, by_token=True, when_due=True),
+    "reclaim": Arrow(
+        source=HELD, target="IN_FLIGHT", history=1, count=1, fence=1, by_token=True, when_due=True
+    ),
+    "dead_letter_lapsed": Arrow(
+        source=HELD, target="DEAD", history=1, count=1, by_token=True, when_due=True
+    ),
     "heartbeat": Arrow(source=HELD, target="IN_FLIGHT", by_token=True),
     "complete": Arrow(source=HELD, target="SUCCEEDED", count=1, by_token=True),
     "reschedule": Arrow(source=HELD, target="PENDING", history=1, count=1, by_token=True),

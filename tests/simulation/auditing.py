@@ -1,4 +1,6 @@
-"""What must be true of the audit log: it is only ever added to, and nothing was begun that it doesn't tell of."""
+"""What must be true of the audit log: it is only ever added to, and nothing was begun that it
+doesn't tell of.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -21,17 +23,23 @@ def check_change(change: Change) -> None:
     require("an audit record stays", change.after is not None, change.key)
 
 
-def check_intent(database: "Database", deed: Deed) -> None:
+def check_intent(database: "Database", call: Deed) -> None:
     """Somebody's operation has changed a task: that he was going to do it is on record."""
-    op_id = deed.options["op_id"]
+    op_id = call.options["op_id"]
     known = any(op_id in item["detail"]["S"] for item in _of_phase(database, Phase.INTENT))
-    require("what has no intent on record was not begun", known, deed)
+    require("what has no intent on record was not begun", known, call)
 
 
 def check_end(database: "Database", completed: set[str]) -> None:
-    """At the end: each end has its beginning, and whoever was told that all went well has both on record."""
+    """At the end: each end has its beginning, and whoever was told that all went well has both on
+    record.
+    """
     begun = {item["operation_id"]["S"] for item in _of_phase(database, Phase.INTENT)}
-    ended = [item["operation_id"]["S"] for phase in (Phase.DONE, Phase.FAILED) for item in _of_phase(database, phase)]
+    ended = [
+        item["operation_id"]["S"]
+        for phase in (Phase.DONE, Phase.FAILED)
+        for item in _of_phase(database, phase)
+    ]
     require("an operation ends once", len(ended) == len(set(ended)), ended)
     require("each end on record has its intent", begun.issuperset(ended), set(ended) - begun)
     told = {item["detail"]["S"] for item in _of_phase(database, Phase.DONE)}

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 CONTROL: Final = "rdq-control"
 FORGETTING: Final = frozenset({"forget", "submit", "claim", "claim_keyed", "lapsed"})
-"""The verbs that may remove a row whose target was forgotten: whoever forgets, and whoever finds out."""
+"""The verbs that may remove a row whose target was forgotten: whoever forgets, and whoever finds
+out.
+"""
 _GRACE: Final = 2000
 _TARGETS: Final = 3
 
@@ -29,15 +31,15 @@ class Forgotten:
     def __init__(self) -> None:
         self._answered: dict[str, int] = {}
 
-    def heard(self, deed: Deed) -> None:
+    def heard(self, call: Deed) -> None:
         """A forget has been answered with success."""
-        digest, moment = deed.given[0].digest, round(deed.options["now"].timestamp() * 1000)
+        digest, moment = call.given[0].digest, round(call.options["now"].timestamp() * 1000)
         self._answered[digest] = max(moment, self._answered.get(digest, 0))
 
-    def check_removal(self, database: "Database", row: Row, deed: Deed) -> None:
+    def check_removal(self, database: "Database", row: Row, call: Deed) -> None:
         """A row is removed by another verb than a purge."""
-        require("only a purge or a forget removes a row", deed.verb in FORGETTING, deed)
-        require("only what was forgotten is removed", is_forgotten(database, row), deed)
+        require("only a purge or a forget removes a row", call.verb in FORGETTING, call)
+        require("only what was forgotten is removed", is_forgotten(database, row), call)
 
     def check_row(self, database: "Database", row: Row) -> None:
         """A row was written: its references lead to it, at least as long as it stays."""
@@ -72,8 +74,12 @@ def _places(row: Row) -> list[tuple[str, str]]:
 
 
 def is_forgotten(database: "Database", row: Row) -> bool:
-    """Whether a tombstone means the row's task: nobody will run it, and whoever finds it removes it."""
-    stones = (database.tables[CONTROL].get((f"ref#{digest}", "tombstone")) for digest in row.references)
+    """Whether a tombstone means the row's task: nobody will run it, and whoever finds it removes
+    it.
+    """
+    stones = (
+        database.tables[CONTROL].get((f"ref#{digest}", "tombstone")) for digest in row.references
+    )
     return any(stone is not None and row.created_at - _GRACE <= _moment(stone) for stone in stones)
 
 

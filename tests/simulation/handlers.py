@@ -1,4 +1,6 @@
-"""Handlers that do what the dice say: succeed, fail in every way, take too long, never listen, return too much."""
+"""Handlers that do what the dice say: succeed, fail in every way, take too long, never listen,
+return too much.
+"""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -36,14 +38,18 @@ class Handlers:
     classes: Mapping[type[BaseException], Outcome] = {}
     repairs: Sequence[Any] = ()
 
-    def __init__(self, world: "World", process: Process, queues: Sequence[str], *, longest: float) -> None:
+    def __init__(
+        self, world: "World", process: Process, queues: Sequence[str], *, longest: float
+    ) -> None:
         self.queues = queues
         self._ending_the_run = world.ending_the_run
         self._process = process
         self._history = world.history
         self._seed, self._long_runs = world.plan.seed, world.plan.long_runs
         self._longest = longest
-        self._handler = Handler(ref=REF, version=None, decode=lambda task: task, call=self._call, encode=_encoded)
+        self._handler = Handler(
+            ref=REF, version=None, decode=lambda task: task, call=self._call, encode=_encoded
+        )
 
     def find(self, handler_ref: str) -> Handler | None:
         """The one handler."""
@@ -54,7 +60,9 @@ class Handlers:
             self._check_input(task, ctx)
         dice = random.Random(f"{self._seed}/{task.id}/{ctx.attempt_no}")
         is_long = dice.random() < self._long_runs
-        manner = "keeps its lease" if is_long else dice.choices([*_MANNERS], [*_MANNERS.values()])[0]
+        manner = (
+            "keeps its lease" if is_long else dice.choices([*_MANNERS], [*_MANNERS.values()])[0]
+        )
         self._process.sleep(dice.random() * 0.2)
         answer: object = getattr(self, f"_{manner.replace(' ', '_')}")(ctx, dice)
         self._history.returned.add((task.id, ctx.fencing_token))
@@ -62,12 +70,16 @@ class Handlers:
 
     def _check_input(self, task: Any, ctx: TaskContext) -> None:
         # Two claims may have one fence, when an id is used again within two seconds of its removal.
-        known = [claim[2] for claim in self._history.claims.values() if claim[:2] == (task.id, ctx.fencing_token)]
+        known = [
+            claim[2]
+            for claim in self._history.claims.values()
+            if claim[:2] == (task.id, ctx.fencing_token)
+        ]
         require("a run is of a claim that was made", bool(known), f"{task.id} {ctx.fencing_token}")
         require("a handler gets what was submitted", task.payload in known, f"task {task.id}")
         require("a run has its attempt's number", ctx.attempt_no >= 1, f"task {task.id}")
 
-    # -- manners ------------------------------------------------------------------------------------------------
+    # -- manners -----------------------------------------------------------------------------------
 
     def _succeeds(self, ctx: TaskContext, _: random.Random) -> bytes:
         return b"done %d" % ctx.fencing_token

@@ -1,4 +1,6 @@
-"""Bulk jobs: clerks start them, clerks and sweeps advance them, and each dead task is treated once by each."""
+"""Bulk jobs: clerks start them, clerks and sweeps advance them, and each dead task is treated once
+by each.
+"""
 
 import contextlib
 import json
@@ -8,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rdq_core.domain.job import Job, JobState
 from rdq_core.domain.times import to_millis
-from rdq_core.engine.audit import Auditor, Principal
+from rdq_core.engine.auditor import Auditor, Principal
 from rdq_core.errors import QueueNotFound, StoreFailed, TaskConflict, TaskNotFound
 from rdq_core.ops.jobs import Jobs
 from rdq_core.ops.orders import Canary, Operation, Order
@@ -65,7 +67,8 @@ class Errands:
         self._meant[job["id"]] = {
             row.task_id: row.completed_at or 0
             for row in self._dead(seconds + _MARGIN)
-            if (row.completed_at or 0) <= job["cutoff"] and self._died_at[row.task_id] + self._lag <= seconds
+            if (row.completed_at or 0) <= job["cutoff"]
+            and self._died_at[row.task_id] + self._lag <= seconds
         }
 
     def _check_end(self, job: dict[str, Any], seconds: float) -> None:
@@ -78,27 +81,48 @@ class Errands:
         require("a job leaves nothing out", not forgotten, f"{job['id']}: {forgotten}")
         done = {task_id for job_id, task_id in self._treated if job_id == job["id"]}
         if job["operation"] == Operation.REDRIVE:
-            # What somebody else has sent back or stopped since, or removed, doesn't bear the job's mark any more.
+            # What somebody else has sent back or stopped since, or removed, doesn't bear the job's
+            # mark any more.
             least = sum(row.task_id in done and row.op_id == job["id"] for row in self._rows())
             about = f"{job['id']}: {job['done']}, {least} to {len(done)}"
-            require("a job counts what it did, and no more", least <= job["done"] <= len(done), about)
-        require("a job counts each task once", job["selected"] == job["done"] + job["skipped"] + job["failed"], job)
+            require(
+                "a job counts what it did, and no more", least <= job["done"] <= len(done), about
+            )
+        require(
+            "a job counts each task once",
+            job["selected"] == job["done"] + job["skipped"] + job["failed"],
+            job,
+        )
 
-    def treated(self, deed: Deed) -> None:
+    def treated(self, call: Deed) -> None:
         """A dead task was sent back, or removed."""
-        job_id = deed.options["op_id"]
+        job_id = call.options["op_id"]
         if job_id in self._meant:
-            dead_at = to_millis(deed.given[0].dead_at)
-            require("a job leaves alone what died after it had begun", dead_at <= self._cutoffs[job_id], deed)
-            require("a job treats each task once", (job_id, deed.task_id) not in self._treated, deed)
-            self._treated.add((job_id, deed.task_id))
+            dead_at = to_millis(call.given[0].dead_at)
+            require(
+                "a job leaves alone what died after it had begun",
+                dead_at <= self._cutoffs[job_id],
+                call,
+            )
+            require(
+                "a job treats each task once", (job_id, call.task_id) not in self._treated, call
+            )
+            self._treated.add((job_id, call.task_id))
 
     def _dead(self, seconds: float) -> Iterator[Row]:
-        return (row for row in self._rows() if row.version == 1 and row.status == "DEAD" and not row.is_gone(seconds))
+        return (
+            row
+            for row in self._rows()
+            if row.version == 1 and row.status == "DEAD" and not row.is_gone(seconds)
+        )
 
 
 def _check_step(before: dict[str, Any], job: dict[str, Any]) -> None:
-    require("each step of a job follows the one before", job["revision"] == before["revision"] + 1, job["id"])
+    require(
+        "each step of a job follows the one before",
+        job["revision"] == before["revision"] + 1,
+        job["id"],
+    )
     counted = all(job[name] >= before[name] for name in ("selected", "done", "skipped", "failed"))
     require("a job never takes back what it has counted", counted, job["id"])
     is_settled = job["state"] == before["state"] and before["page"] and not job["page"]
@@ -107,7 +131,9 @@ def _check_step(before: dict[str, Any], job: dict[str, Any]) -> None:
 
 
 def clerk(world: "World", process: Process) -> None:
-    """Starts a job when there is none, and takes those on that there are, also pages that others have begun."""
+    """Starts a job when there is none, and takes those on that there are, also pages that others
+    have begun.
+    """
     parts = world.parts(process)
     desk, auditor = parts.job_desk(), parts.auditor(Principal("clerk"))
     calm_since = None
@@ -139,7 +165,11 @@ def _turn(desk: Jobs, job: Job, auditor: Auditor, chance: float) -> None:
 
 def _order(process: Process) -> Order:
     is_purge = process.dice.random() < 0.2
-    canary = None if is_purge or process.dice.random() < 0.7 else Canary(first=1, wait=_SOON, min_success=0.0)
+    canary = (
+        None
+        if is_purge or process.dice.random() < 0.7
+        else Canary(first=1, wait=_SOON, min_success=0.0)
+    )
     return Order(
         operation=Operation.PURGE if is_purge else Operation.REDRIVE,
         selection=Selection(everything=True),

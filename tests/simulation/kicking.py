@@ -2,8 +2,9 @@
 
     a row turns PENDING ──► the stream ── late, twice, out of order ──► a kick ── books ──► a sweep, which ends
 
-The invariant: when no record is under way, no start, and no sweep, then nothing is waiting that is due within a minute
-of having been written; unless somebody was killed who had taken it upon himself.
+The invariant: when no record is under way, no start, and no sweep, then nothing is waiting that is
+due within a minute of having been written; unless somebody was killed who had taken it upon
+himself.
 """
 
 import random
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _SOON: Final = 60_000
-"""Milliseconds up to which a row's due time is the kick's business for sure; a bit more is by the kick's own clock."""
+"""Milliseconds up to which a row's due time is the kick's business for sure; a bit more is by the
+kick's own clock.
+"""
 _GIVEN_UP_AFTER: Final = 60 * SECOND
 _WORD: Final = 5 * SECOND
 """How long what a process has said, or booked, may be believed once it is dead."""
@@ -54,7 +57,9 @@ class Told:
 
 
 class Wakeups:
-    """Who was told of what, and who is about to look. `under_way` are records in a kick's hands, starts and sweeps."""
+    """Who was told of what, and who is about to look. `under_way` are records in a kick's hands,
+    starts and sweeps.
+    """
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -77,13 +82,17 @@ class Wakeups:
             return
         now = self._world.scheduler.now
         images = {"OldImage": change.before, "NewImage": change.after}
-        self.stream.append(Told(now, {"dynamodb": {name: image for name, image in images.items() if image}}))
+        self.stream.append(
+            Told(now, {"dynamodb": {name: image for name, image in images.items() if image}})
+        )
         is_new = before is None or before.status != "PENDING" or before.due_at != after.due_at
         if is_new and (after.due_at or 0) <= self._world.history.seconds * 1000 + _SOON:
             self._waiting[after.task_id] = now
 
     def excuse(self, who: str, why: str) -> None:
-        """Somebody has taken rows upon himself and can't look any more: they are the next schedule's."""
+        """Somebody has taken rows upon himself and can't look any more: they are the next
+        schedule's.
+        """
         if not self._world.scheduler.is_over:
             self._world.timeline.note(who, f"{why}: what waits now is left to the schedule")
             self.excuses += 1
@@ -95,7 +104,9 @@ class Wakeups:
             return
         left = [task_id for task_id, at in self._waiting.items() if at > self._excused_until]
         with self._world.ending_the_run():
-            require("a row is seen by a sweep that is awake, or one is started after it", not left, left)
+            require(
+                "a row is seen by a sweep that is awake, or one is started after it", not left, left
+            )
 
     def schedule(self) -> None:
         """Once all are well: a sweep each minute, but only where somebody was excused."""
@@ -114,11 +125,15 @@ class Wakeups:
 
 
 def kick(world: "World", process: Process) -> None:
-    """The kick function, which is given some records at a time, again and again until it is done with them."""
+    """The kick function, which is given some records at a time, again and again until it is done
+    with them.
+    """
     wakeups, starter = world.wakeups, _Starter(world, process)
     parts = world.parts(process)
-    parts = replace(parts, wakefulness=_Books(parts.wakefulness, starter))
-    function = KickFunction(FunctionHost(parts=parts, metrics=MetricsSink("kick"), start=starter, environ=_ENVIRON))
+    parts = replace(parts, reservations=_Books(parts.reservations, starter))
+    function = KickFunction(
+        FunctionHost(parts=parts, metrics=MetricsSink("kick"), start=starter, environ=_ENVIRON)
+    )
     while True:
         process.sleep(process.dice.choice((0.01, 0.1, 1.0)) * process.dice.random() + 0.001)
         batch = _taken(wakeups.stream, process)
@@ -134,7 +149,13 @@ def _taken(stream: list[Told], process: Process) -> list[Told]:
     return [stream.pop(process.dice.randrange(len(stream))) for _ in range(count)]
 
 
-def _give(world: "World", process: Process, function: KickFunction, starter: "_Starter", batch: Sequence[Told]) -> None:
+def _give(
+    world: "World",
+    process: Process,
+    function: KickFunction,
+    starter: "_Starter",
+    batch: Sequence[Told],
+) -> None:
     starter.has_booked = is_done = False
     try:
         is_done = _is_done(world, process, function, batch)
@@ -148,7 +169,9 @@ def _give(world: "World", process: Process, function: KickFunction, starter: "_S
             world.wakeups.stream += batch
 
 
-def _is_done(world: "World", process: Process, function: KickFunction, batch: Sequence[Told]) -> bool:
+def _is_done(
+    world: "World", process: Process, function: KickFunction, batch: Sequence[Told]
+) -> bool:
     """Whether nobody has to be told of these records any more."""
     try:
         function.kick({"Records": [told.record for told in batch]})
@@ -172,7 +195,9 @@ class _Starter:
         self._process.sleep(0.005)
         trouble = 1.0 if self._world.is_calm else self._process.dice.random()
         if trouble < self._world.plan.refusals:
-            raise ClientError({"Error": {"Code": "TooManyRequestsException", "Message": "injected"}}, "Invoke")
+            raise ClientError(
+                {"Error": {"Code": "TooManyRequestsException", "Message": "injected"}}, "Invoke"
+            )
         self._world.wakeups.start(dict(event))
         self.has_booked = False
         self._process.sleep(0.005)
@@ -181,20 +206,20 @@ class _Starter:
 
 
 class _Books:
-    """A `Wakefulness`, of which it is known whether it may have booked."""
+    """A `Reservations`, of which it is known whether it may have booked."""
 
-    def __init__(self, wakefulness: Any, starter: _Starter) -> None:
-        self._wakefulness = wakefulness
+    def __init__(self, reservations: Any, starter: _Starter) -> None:
+        self._reservations = reservations
         self._starter = starter
 
-    def book(self, queue: str, **when: Any) -> bool:
+    def acquire(self, queue: str, **when: Any) -> bool:
         """From its first request on, whoever is killed may leave a booking behind."""
         self._starter.has_booked = True
-        self._starter.has_booked = bool(self._wakefulness.book(queue, **when))
+        self._starter.has_booked = bool(self._reservations.acquire(queue, **when))
         return self._starter.has_booked
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._wakefulness, name)
+        return getattr(self._reservations, name)
 
 
 def _sweep(world: "World", process: Process, *, event: dict[str, Any]) -> None:
@@ -205,7 +230,9 @@ def _sweep(world: "World", process: Process, *, event: dict[str, Any]) -> None:
     start: Start = lambda _function, event: wakeups.start(dict(event))  # noqa: E731
     try:
         parts = replace(world.parts(process), invoker=lambda: functions)
-        host = FunctionHost(parts=parts, metrics=MetricsSink("sweeper"), start=start, environ=_ENVIRON)
+        host = FunctionHost(
+            parts=parts, metrics=MetricsSink("sweeper"), start=start, environ=_ENVIRON
+        )
         invocation = Invocation(function=_NAME, worker=process.name, remaining=_TIME)
         SweeperFunction(host).sweep(SweepOrder.of(event), invocation)
         has_ended = True
@@ -219,7 +246,9 @@ def _sweep(world: "World", process: Process, *, event: dict[str, Any]) -> None:
 
 
 class _Functions:
-    """The functions that the queue names, each of which does what the handlers of the sweep's own process do."""
+    """The functions that the queue names, each of which does what the handlers of the sweep's own
+    process do.
+    """
 
     def __init__(self, handlers: Handlers) -> None:
         self._handlers = handlers

@@ -1,7 +1,8 @@
-"""What lies between a process and DynamoDB: requests take their time, and everything goes wrong that can.
+"""What lies between a process and DynamoDB: requests take their time, and everything goes wrong
+that can.
 
-The invariant: the double carries out each request whole and at one moment, as DynamoDB does; only who hears of it,
-when, and whether at all, is for the network to decide.
+The invariant: the double carries out each request whole and at one moment, as DynamoDB does; only
+who hears of it, when, and whether at all, is for the network to decide.
 """
 
 import random
@@ -9,7 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError, ReadTimeoutError
+from botocore.exceptions import (
+    ClientError,
+    ConnectionClosedError,
+    EndpointConnectionError,
+    ReadTimeoutError,
+)
 
 from rdq_core.testing.fake_dynamodb import Database
 from rdq_core.testing.fake_dynamodb.refusals import cancelled, refusal
@@ -34,7 +40,7 @@ class Flight:
     request: Mapping[str, Any]
     sender: Strand
     process: Process
-    deed: Any
+    call: Any
     answer: dict[str, Any] | None = None
     error: Exception | None = None
     is_awaited: bool = True
@@ -48,7 +54,12 @@ class Network:
     """One run's network, with its faults."""
 
     def __init__(
-        self, plan: Plan, scheduler: Scheduler, database: Database, timeline: Timeline, arrive: Callable[[Flight], bool]
+        self,
+        plan: Plan,
+        scheduler: Scheduler,
+        database: Database,
+        timeline: Timeline,
+        arrive: Callable[[Flight], bool],
     ) -> None:
         self.requests = self.troubles = 0
         self.is_calm = False
@@ -67,7 +78,7 @@ class Network:
         self._scheduler.check_alive()
         self.requests += 1
         sender = self._scheduler.current
-        flight = Flight(operation, request, sender, process, sender.deed)
+        flight = Flight(operation, request, sender, process, sender.call)
         trouble = self._out_of_reach(process) or self._trouble()
         if trouble is not None:
             self._timeline.note(process.name, f"{trouble}: {flight}")
@@ -82,19 +93,29 @@ class Network:
         return flight.answer
 
     def _out_of_reach(self, process: Process) -> str | None:
-        """What becomes of the requests of a process that can't reach storage: most are lost, some are not quite."""
-        if self.is_calm or self._scheduler.now >= process.cut_off_until or self.troubles >= self._plan.most_troubles:
+        """What becomes of the requests of a process that can't reach storage: most are lost, some
+        are not quite.
+        """
+        if (
+            self.is_calm
+            or self._scheduler.now >= process.cut_off_until
+            or self.troubles >= self._plan.most_troubles
+        ):
             return None
         self.troubles += 1
         return self._dice.choice(_OUT_OF_REACH)
 
     def _trouble(self) -> str | None:
-        if self.is_calm or self.troubles >= self._plan.most_troubles or self._dice.random() >= self._total:
+        if (
+            self.is_calm
+            or self.troubles >= self._plan.most_troubles
+            or self._dice.random() >= self._total
+        ):
             return None
         self.troubles += 1
         return self._dice.choices(self._kinds, self._weights)[0]
 
-    # -- as it should be ----------------------------------------------------------------------------------------
+    # -- as it should be ---------------------------------------------------------------------------
 
     def _send(self, flight: Flight) -> None:
         self._scheduler.at(self._scheduler.now + self._way(), lambda: self._arrives(flight))
@@ -117,7 +138,7 @@ class Network:
             return int(self._dice.expovariate(1 / 300.0) * _MILLI)
         return self._dice.choice((1, 1, 1, 3, 10)) * _MILLI
 
-    # -- trouble ------------------------------------------------------------------------------------------------
+    # -- trouble -----------------------------------------------------------------------------------
 
     def _unsent(self, flight: Flight) -> None:
         self._scheduler.wait(self._scheduler.now + self._way())
@@ -160,7 +181,10 @@ class Network:
     def _broken_unheard(self, flight: Flight) -> None:
         """The service fails after it has carried the request out."""
         self._send(flight)
-        flight.answer, flight.error = None, refusal("InternalServerError", "broken", flight.operation)
+        flight.answer, flight.error = (
+            None,
+            refusal("InternalServerError", "broken", flight.operation),
+        )
 
     def _refused(self, flight: Flight, code: str, reason: str) -> None:
         self._scheduler.wait(self._scheduler.now + self._way())
@@ -169,9 +193,11 @@ class Network:
             flight.error = refusal(code, "injected", flight.operation)
             return
         hit = self._dice.randrange(len(parts))
-        flight.error = cancelled([{"Code": reason if place == hit else "None"} for place in range(len(parts))])
+        flight.error = cancelled(
+            [{"Code": reason if place == hit else "None"} for place in range(len(parts))]
+        )
 
-    # -- trouble of the process -----------------------------------------------------------------------------------
+    # -- trouble of the process --------------------------------------------------------------------
 
     def _cut_off(self, flight: Flight) -> None:
         """From this request on, the process can't reach storage for a while."""
@@ -209,7 +235,9 @@ class Network:
 
 def _about(request: Mapping[str, Any]) -> str:
     if "TransactItems" in request:
-        return " + ".join(_about(part) for item in request["TransactItems"] for part in item.values())
+        return " + ".join(
+            _about(part) for item in request["TransactItems"] for part in item.values()
+        )
     if "RequestItems" in request:
         ((table, parts),) = request["RequestItems"].items()
         return f"{table} {', '.join(_about({**body, 'TableName': ''}) for part in parts for body in part.values())}"

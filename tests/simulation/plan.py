@@ -1,7 +1,8 @@
 """What a seed stands for: who takes part, what goes wrong how often, and how long it lasts.
 
-Every seed draws its own mixture, so that some runs have one kind of trouble only and others everything at once. A plan
-is a record of plain numbers: a failing one is made smaller by changing them.
+Every seed draws its own mixture, so that some runs have one kind of trouble only and others
+everything at once. A plan is a record of plain numbers: a failing one is made smaller by changing
+them.
 """
 
 import random
@@ -66,10 +67,14 @@ class Plan:
 
     def __str__(self) -> str:
         usual = {"seed": None, "queue": None}
-        told = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in usual}
+        told = {
+            each.name: getattr(self, each.name) for each in fields(self) if each.name not in usual
+        }
         troubles = {name: round(rate, 4) for name, rate in self.rates.items() if rate}
         return f"seed {self.seed}: " + ", ".join(
-            f"{name} {value}" for name, value in {**told, "rates": troubles}.items() if value not in (0, (), {}, False)
+            f"{name} {value}"
+            for name, value in {**told, "rates": troubles}.items()
+            if value not in (0, (), {}, False)
         )
 
     def without(self, trouble: str) -> "Plan":
@@ -82,20 +87,29 @@ def plan_of(seed: str) -> Plan:
     dice = random.Random(f"{seed}/plan")
     plan = _with_more(_mixture(seed, dice))
     kind = dice.random()
-    if kind < 0.15:  # a crowd before one door: what goes wrong with a key's slot takes several who want it
+    if (
+        kind < 0.15
+    ):  # a crowd before one door: what goes wrong with a key's slot takes several who want it
         return replace(plan, workers=3, tasks=8, keys=1, keyed=1.0, leaps=())
-    if kind < 0.25:  # long runs on two hosts that fall asleep: leases lapse while their holders are about to wake up
+    if (
+        kind < 0.25
+        # long runs on two hosts that fall asleep: leases lapse while their holders are about to wake up
+    ):
         rates = {**plan.rates, "freeze_before": 0.05, "freeze_after": 0.05}
         queue = {**plan.queue, "execution": {"lease": "3s", "handler_timeout": "30s"}}
         queue["dispatch"] = {**plan.queue["dispatch"], "concurrency": 4}
-        return replace(plan, workers=2, tasks=3, keys=0, long_runs=0.8, leaps=(), rates=rates, queue=queue)
+        return replace(
+            plan, workers=2, tasks=3, keys=0, long_runs=0.8, leaps=(), rates=rates, queue=queue
+        )
     if kind < 0.35:  # workers lose sight of storage again and again, in the middle of what they do
         return replace(plan, leaps=(), rates={**plan.rates, "cut_off": 0.04})
     return _maybe_kicked(plan)
 
 
 def _maybe_kicked(plan: Plan) -> Plan:
-    """Some runs have no workers, but sweeps that are started for new work; half of them nobody who is killed."""
+    """Some runs have no workers, but sweeps that are started for new work; half of them nobody who
+    is killed.
+    """
     dice = random.Random(f"{plan.seed}/kicks")
     if dice.random() >= _KICKED:
         return plan
@@ -106,7 +120,10 @@ def _maybe_kicked(plan: Plan) -> Plan:
         kicks=dice.choice((1, 2)),
         refusals=dice.choice((0.0, 0.05, 0.2)),
         queue={**plan.queue, "handlers": {"work": {"function": "work"}}},
-        rates={name: rate if is_deadly or "crash" not in name else 0.0 for name, rate in plan.rates.items()},
+        rates={
+            name: rate if is_deadly or "crash" not in name else 0.0
+            for name, rate in plan.rates.items()
+        },
         leaps=(),
         lag=min(plan.lag, 1.0),
         skew=0.0,
@@ -132,7 +149,9 @@ def _clerks(plan: Plan) -> dict[str, Any]:
     """Who treats dead tasks by jobs; of these, half have the DLQ for themselves, which gets full."""
     dice = random.Random(f"{plan.seed}/clerks")
     clerks = dice.choice((0, 0, 0, 0, 0, 1, 2))
-    return {"clerks": clerks} | ({"operators": 0, "budgets": (1,)} if clerks and dice.random() < 0.5 else {})
+    return {"clerks": clerks} | (
+        {"operators": 0, "budgets": (1,)} if clerks and dice.random() < 0.5 else {}
+    )
 
 
 def _mixture(seed: str, dice: random.Random) -> Plan:

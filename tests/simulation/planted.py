@@ -1,4 +1,6 @@
-"""Deliberate mistakes, each put into the product for the length of a run: what the simulation must be able to see."""
+"""Deliberate mistakes, each put into the product for the length of a run: what the simulation must
+be able to see.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -8,7 +10,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from rdq_core.domain.attempt import Outcome
-from rdq_core.engine.feed import Feed
+from rdq_core.engine.due_reader import DueReader
 from rdq_core.engine.ports import Phase
 from rdq_core.engine.resolve import Resolver
 from rdq_core.engine.sweep import _Sweep
@@ -27,7 +29,6 @@ from rdq_core.stores.dynamodb import (
     submitting,
 )
 from rdq_core.stores.dynamodb.audit import DynamoAudit
-from rdq_core.stores.dynamodb.awake import DynamoWakefulness
 from rdq_core.stores.dynamodb.bodies import Bodies
 from rdq_core.stores.dynamodb.cleanup import CleaningUp
 from rdq_core.stores.dynamodb.clock import StorageClock
@@ -36,6 +37,7 @@ from rdq_core.stores.dynamodb.history import History
 from rdq_core.stores.dynamodb.job_items import job_item
 from rdq_core.stores.dynamodb.jobs import DynamoJobs
 from rdq_core.stores.dynamodb.references import References
+from rdq_core.stores.dynamodb.reservations import DynamoReservations
 from rdq_core.stores.dynamodb.schema import OPEN_JOBS, Attr
 from rdq_core.stores.dynamodb.settling import Settling
 from rdq_core.stores.dynamodb.slots import Keyed
@@ -78,7 +80,7 @@ def _everywhere(name: str, wrapper: Callable[..., Any], *modules: Any) -> Mistak
     return _both(*(_wrapped(module, name, wrapper) for module in modules))
 
 
-# -- mistakes ------------------------------------------------------------------------------------------------------
+# -- mistakes --------------------------------------------------------------------------------------
 
 
 def _same_fence(real: Any, fencing_token: int, grant: Any) -> Any:
@@ -152,8 +154,14 @@ def _one_more(real: Any, self: Any, task: Any, claim: Any, settings: Any, *rest:
     return real(self, task, claim, replace(settings, retry=retry), *rest)
 
 
-def _spends_on_release(real: Any, self: Any, settled: Any, sets: Any, removes: Any, claim: Any) -> Any:
-    spent = {Attr.ATTEMPT_COUNT: number(claim.task.attempt_count + 1)} if settled.verb == "release" else {}
+def _spends_on_release(
+    real: Any, self: Any, settled: Any, sets: Any, removes: Any, claim: Any
+) -> Any:
+    spent = (
+        {Attr.ATTEMPT_COUNT: number(claim.task.attempt_count + 1)}
+        if settled.verb == "release"
+        else {}
+    )
     return real(self, settled, {**sets, **spent}, removes, claim)
 
 
@@ -164,7 +172,9 @@ def _submits_anew(real: Any, access: Any, new: Any, refused: Any) -> Any:
 
 def _forgets_what_failed(real: Any, self: Any, claim: Any, verdict: Any, now: Any) -> Any:
     attempt = real(self, claim, verdict, now)
-    return replace(attempt, fencing_token=None) if attempt.outcome is not Outcome.SUCCESS else attempt
+    return (
+        replace(attempt, fencing_token=None) if attempt.outcome is not Outcome.SUCCESS else attempt
+    )
 
 
 def _lets_fail(_real: Any) -> contextlib.AbstractContextManager[None]:
@@ -181,7 +191,7 @@ def _drops_intents(real: Any, self: Any, record: Any) -> None:
         real(self, record)
 
 
-# -- mistakes of jobs and of those who wake sweeps --------------------------------------------------------------
+# -- mistakes of jobs and of those who wake sweeps -------------------------------------------------
 
 
 def _works_before_writing(real: Any, self: Any, job: Any, order: Any) -> Any:
@@ -252,18 +262,26 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "a record in doubt is deleted": _wrapped(Settling, "_settle", _deletes_in_doubt),
     "a body is not renewed before the write": _wrapped(Bodies, "_renew", _renews_later),
     "a slot is freed before the claim is settled": _wrapped(Settling, "_settle", _frees_early),
-    "a slot is never freed by its own holder nor by others": _wrapped(Keyed, "_is_held", lambda *_: True),
+    "a slot is never freed by its own holder nor by others": _wrapped(
+        Keyed, "_is_held", lambda *_: True
+    ),
     "attempts are numbered by the budget": _everywhere(
         "record_of", _numbers_by_budget, settling, claiming, dead_lettering
     ),
-    "a winner takes himself for a loser": _everywhere("was_it_us", _never_us, settling, dead_lettering),
-    "a loser takes himself for a winner": _everywhere("was_it_us", _always_us, settling, dead_lettering),
-    "a redrive leaves the dead-letter entry": _wrapped(redriving.Redriving, "_with_entry", _keeps_entry),
+    "a winner takes himself for a loser": _everywhere(
+        "was_it_us", _never_us, settling, dead_lettering
+    ),
+    "a loser takes himself for a winner": _everywhere(
+        "was_it_us", _always_us, settling, dead_lettering
+    ),
+    "a redrive leaves the dead-letter entry": _wrapped(
+        redriving.Redriving, "_with_entry", _keeps_entry
+    ),
     "a transaction is sent as two writes": _wrapped(Sender, "transact", _in_two_writes),
     "a lapsed holder loses its key": _wrapped(Keyed, "_is_held", _holds_no_lapsed),
     "a redrive leaves the end of the row": _wrapped(redriving, "change", _keeps_end),
     "a worker trusts its machine's clock": _wrapped(StorageClock, "now", _trusts_the_machine),
-    "a sweep looks into one shard only": _wrapped(Feed, "_begin_look", _looks_into_one_shard),
+    "a sweep looks into one shard only": _wrapped(DueReader, "_begin_look", _looks_into_one_shard),
     "a budget has one attempt too many": _wrapped(Resolver, "resolve", _one_more),
     "a release spends budget": _wrapped(Settling, "_settle", _spends_on_release),
     "a submit that lost writes all the same": _wrapped(submitting, "_already_there", _submits_anew),
@@ -279,16 +297,30 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "a clean-up doesn't ask whose it is": _wrapped(CleaningUp, "clean_up", _cleans_up_blindly),
     "an operation is begun without its intent": _wrapped(DynamoAudit, "append", _drops_intents),
     # Bulk jobs.
-    "a job treats an entry twice": _both(_wrapped(Advancer, "_still_dead", _takes_any_death), _without("IS_NOT_DONE")),
-    "a page is worked off before it is written down": _wrapped(Advancer, "_next_page", _works_before_writing),
-    "who takes a page over believes that it is done": _wrapped(Advancer, "_worked_off", _believes_the_page),
+    "a job treats an entry twice": _both(
+        _wrapped(Advancer, "_still_dead", _takes_any_death), _without("IS_NOT_DONE")
+    ),
+    "a page is worked off before it is written down": _wrapped(
+        Advancer, "_next_page", _works_before_writing
+    ),
+    "who takes a page over believes that it is done": _wrapped(
+        Advancer, "_worked_off", _believes_the_page
+    ),
     "a job goes on from where it has not been": _wrapped(Advancer, "_read", _cuts_the_page),
     "a job is changed by one who has not seen its last step": _without("JOB_IS_AS_READ"),
     "a job that is over goes on": _wrapped(Advancer, "advance", _goes_on_when_over),
-    "a job that has ended is begun again by a late request": _wrapped(DynamoJobs, "create", _begins_by_a_put),
+    "a job that has ended is begun again by a late request": _wrapped(
+        DynamoJobs, "create", _begins_by_a_put
+    ),
     # Who wakes whom.
     "a sweep clears awake_until after looking": _wrapped(_Sweep, "__init__", _never_lingers),
-    "a refused start leaves its booking behind": _wrapped(KickFunction, "_take_back", _is_forgotten),
-    "a booking stands for longer than a sweep looks": _wrapped(DynamoWakefulness, "book", _books_a_minute),
-    "a kick leaves work of the next seconds to the schedule": _replaced(kicking, "SOON", timedelta(0)),
+    "a refused start leaves its booking behind": _wrapped(
+        KickFunction, "_take_back", _is_forgotten
+    ),
+    "a booking stands for longer than a sweep looks": _wrapped(
+        DynamoReservations, "acquire", _books_a_minute
+    ),
+    "a kick leaves work of the next seconds to the schedule": _replaced(
+        kicking, "SOON", timedelta(0)
+    ),
 }

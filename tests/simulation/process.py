@@ -22,7 +22,9 @@ def at(moment: int) -> datetime:
 class Process:
     """A process on a machine of its own, whose clock is off by `skew` microseconds."""
 
-    def __init__(self, name: str, scheduler: Scheduler, seed: str, names: "Names", *, skew: int = 0) -> None:
+    def __init__(
+        self, name: str, scheduler: Scheduler, seed: str, names: "Names", *, skew: int = 0
+    ) -> None:
         self.name = name
         self.dice = random.Random(f"{seed}/{name}")
         self.home = Home(name, clock_stops=self.dice.random() < 0.5)
@@ -35,7 +37,7 @@ class Process:
         self.clock = StorageClock(self, probe=self._probe)
         self.client: Any = None
 
-    # -- the machine's clock ------------------------------------------------------------------------------------
+    # -- the machine's clock -----------------------------------------------------------------------
 
     def now(self) -> datetime:
         """What the machine's clock says."""
@@ -47,7 +49,9 @@ class Process:
 
     def reading(self) -> Reading:
         """Both clocks now."""
-        return Reading((START.timestamp() + (self._scheduler.now + self.skew) / SECOND), self.monotonic())
+        return Reading(
+            (START.timestamp() + (self._scheduler.now + self.skew) / SECOND), self.monotonic()
+        )
 
     def learn(self, sent: Reading) -> None:
         """An answer has come: its `Date` header, of whole seconds, tells the service's time."""
@@ -57,7 +61,7 @@ class Process:
     def _probe(self) -> None:
         Sender(self.client, jitter=self, sleeper=self, tries=1).get("rdq-control", any_key())
 
-    # -- the world around -----------------------------------------------------------------------------------------
+    # -- the world around --------------------------------------------------------------------------
 
     def fraction(self) -> float:
         """Chance, as the engine asks for it."""
@@ -77,7 +81,9 @@ class Process:
 
 
 class Names:
-    """Ids, tokens and nonces that count, so that a timeline can be read. All processes of a run share them."""
+    """Ids, tokens and nonces that count, so that a timeline can be read. All processes of a run
+    share them.
+    """
 
     def __init__(self) -> None:
         self._count = 0

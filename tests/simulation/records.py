@@ -32,22 +32,26 @@ class Records:
         require("history is as long as it says", len(chain) == row.history_length, row.task_id)
         self.chains[row.task_id, row.life] = chain[::-1]
 
-    def append(self, database: Database, before: Row, after: Row, deed: Deed) -> None:
+    def append(self, database: Database, before: Row, after: Row, call: Deed) -> None:
         """A row has changed: its history is what it was, or has one record more."""
         chain = self.chains.setdefault((after.task_id, after.life), [])
         if after.history_length == before.history_length:
-            require("history stands", after.last_attempt == before.last_attempt, deed)
+            require("history stands", after.last_attempt == before.last_attempt, call)
             return
         key = after.last_attempt or ""
         item = database.tables[_DLQ].get((after.task_id, key))
-        require("a published attempt is on record", item is not None, deed)
+        require("a published attempt is on record", item is not None, call)
         assert item is not None
         numbered = key.startswith(f"A#{before.history_length + 1}#")
-        require("attempts are numbered without a gap", numbered and after.history_length == len(chain) + 1, deed)
+        require(
+            "attempts are numbered without a gap",
+            numbered and after.history_length == len(chain) + 1,
+            call,
+        )
         follows = (item["pv"]["S"] if "pv" in item else None) == before.last_attempt
-        require("a record follows the one before", follows and item["lf"]["S"] == after.life, deed)
+        require("a record follows the one before", follows and item["lf"]["S"] == after.life, call)
         fence = item.get("fencing_token", {"N": "0"})["N"]
-        require("a record is of the claim that ended", int(fence) == before.fence, deed)
+        require("a record is of the claim that ended", int(fence) == before.fence, call)
         chain.append(key)
 
     def changed(self, change: Change, row: Row | None) -> None:
@@ -56,15 +60,25 @@ class Records:
         match kind.partition("#")[0]:
             case "A":
                 published = row is not None and kind in self.chains.get((row.task_id, row.life), ())
-                require("published history is never written again", not published or change.before is None, change.key)
+                require(
+                    "published history is never written again",
+                    not published or change.before is None,
+                    change.key,
+                )
             case "B":
                 named = row is not None and row.body_ref == kind[2:]
                 self._body_changed(change.before, change.after, named=named)
             case "R":
                 named = row is not None and row.result_ref == kind[2:]
-                require("a result is written once", not named or change.after == change.before, change.key)
+                require(
+                    "a result is written once",
+                    not named or change.after == change.before,
+                    change.key,
+                )
 
-    def _body_changed(self, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, *, named: bool) -> None:
+    def _body_changed(
+        self, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, *, named: bool
+    ) -> None:
         if after is None:
             require("no live body is removed", not named, before)
             return

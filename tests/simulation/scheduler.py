@@ -1,8 +1,9 @@
-"""A scheduler that decides everything by its seed: which of many threads goes on, and what time it is.
+"""A scheduler that decides everything by its seed: which of many threads goes on, and what time it
+is.
 
-One thread runs at a time. Each gives way where it waits: for an answer, for a lock, for time to pass. Nobody sleeps:
-when all of them wait, time jumps to the next thing that happens. What happens at the same moment happens in an order of
-the seed's choosing, so the same seed gives the same run.
+One thread runs at a time. Each gives way where it waits: for an answer, for a lock, for time to
+pass. Nobody sleeps: when all of them wait, time jumps to the next thing that happens. What happens
+at the same moment happens in an order of the seed's choosing, so the same seed gives the same run.
 """
 
 import heapq
@@ -23,7 +24,8 @@ class Killed(BaseException):
 
 @dataclass(eq=False, slots=True)
 class Home:
-    """What lives and dies together: a process. It neither runs nor hears anything while it is frozen.
+    """What lives and dies together: a process. It neither runs nor hears anything while it is
+    frozen.
 
     `stood_still` is how long its monotonic clock did, which it only does if `clock_stops`.
     """
@@ -40,7 +42,9 @@ class Home:
 
 @dataclass(eq=False, slots=True)
 class Strand:
-    """One thread of a process. `ticket` counts its waits: only the wake-up of its present wait counts."""
+    """One thread of a process. `ticket` counts its waits: only the wake-up of its present wait
+    counts.
+    """
 
     name: str
     home: Home
@@ -48,7 +52,7 @@ class Strand:
     ticket: int = 0
     carrier: "_Carrier | None" = None
     is_done: bool = False
-    deed: Any = None
+    call: Any = None
 
 
 class _Carrier:
@@ -96,10 +100,12 @@ class Scheduler:
         """Whether the run is: those who still wait are killed."""
         return self._is_over
 
-    # -- for whoever sets the stage -------------------------------------------------------------------------------
+    # -- for whoever sets the stage ----------------------------------------------------------------
 
     def run(self) -> None:
-        """Go on until `finish`, until nothing is left to happen, or until something fails, which is raised here."""
+        """Go on until `finish`, until nothing is left to happen, or until something fails, which is
+        raised here.
+        """
         self._main.acquire()
         self._next(None)
         self._main.acquire()
@@ -137,7 +143,9 @@ class Scheduler:
         if not home.frozen_until:
             home.frozen_since = self.now
         home.frozen_until = max(home.frozen_until, until)
-        self.at(home.frozen_until, lambda: self.thaw(home) if home.frozen_until <= self.now else None)
+        self.at(
+            home.frozen_until, lambda: self.thaw(home) if home.frozen_until <= self.now else None
+        )
 
     def thaw(self, home: Home) -> None:
         """A process goes on, with everything that it has missed."""
@@ -148,7 +156,7 @@ class Scheduler:
         for strand, ticket in held:
             self._push(self.now, strand, ticket)
 
-    # -- for threads ------------------------------------------------------------------------------------------------
+    # -- for threads -------------------------------------------------------------------------------
 
     def wait(self, until: int = FOREVER) -> None:
         """Give way until that moment, or until somebody wakes this thread. Raises Killed."""
@@ -170,7 +178,7 @@ class Scheduler:
             strand.ticket += at is None
             self._push(self.now if at is None else at, strand, strand.ticket)
 
-    # -- inside -----------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _live(self, me: Strand) -> None:
         if self._is_over or me.home.is_dead:

@@ -1,4 +1,6 @@
-"""A failing plan made smaller: fewer who take part, fewer troubles, less time, and still the same promise broken."""
+"""A failing plan made smaller: fewer who take part, fewer troubles, less time, and still the same
+promise broken.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,11 +25,20 @@ class Failure:
 
     @property
     def is_a_slip(self) -> bool:
-        """Whether it only says that a line of code can't be run: of a planted mistake that says nothing."""
+        """Whether it only says that a line of code can't be run: of a planted mistake that says
+        nothing.
+        """
         return self.promise.startswith("nothing raises ") and self.promise.endswith(_SLIPS)
 
     def __str__(self) -> str:
-        named = next((task_id for task_id in self.world.ids if task_id in self.about or task_id[-6:] in self.about), "")
+        named = next(
+            (
+                task_id
+                for task_id in self.world.ids
+                if task_id in self.about or task_id[-6:] in self.about
+            ),
+            "",
+        )
         return f"{self.promise}: {self.about}\n{self.plan}\n{self.world.timeline.told(named[-6:])}"
 
 
@@ -38,13 +49,16 @@ def failure_of(plan: Plan) -> Failure | None:
         world.run()
     except Broken as broken:
         return Failure(plan, broken.promise, broken.about, world)
-    except Exception as error:  # noqa: BLE001 - whatever the product lets out is a failure of its own
+    # whatever the product lets out is a failure of its own
+    except Exception as error:  # noqa: BLE001
         return Failure(plan, f"nothing raises {type(error).__name__}", str(error), world)
     return None
 
 
 def shrunk(failure: Failure) -> Failure:
-    """The smallest failure of the same promise that is found by leaving one thing out after the other."""
+    """The smallest failure of the same promise that is found by leaving one thing out after the
+    other.
+    """
     runs = 0
     went_on = True
     while went_on and runs < _MOST_RUNS:
@@ -89,8 +103,18 @@ def _with_less(plan: Plan) -> Iterator[Plan]:
         "rate_limited": False,
         "budgets": plan.budgets[:1],
     }
-    yield from (replace(plan, **{name: value}) for name, value in least.items() if getattr(plan, name) != value)
-    for name, smallest in (("tasks", 1), ("workers", 1), ("submitters", 1), ("operators", 1), ("chaos", 5)):
+    yield from (
+        replace(plan, **{name: value})
+        for name, value in least.items()
+        if getattr(plan, name) != value
+    )
+    for name, smallest in (
+        ("tasks", 1),
+        ("workers", 1),
+        ("submitters", 1),
+        ("operators", 1),
+        ("chaos", 5),
+    ):
         value = getattr(plan, name)
         if value > smallest:
             yield replace(plan, **{name: max(smallest, value // 2)})

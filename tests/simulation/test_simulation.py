@@ -33,7 +33,9 @@ SEEN_BY = {
     "a sweep clears awake_until after looking": [301],
     "a booking stands for longer than a sweep looks": [397],
 }
-"""Seeds that have seen what most don't, tried first to save minutes. When they do no longer, the others are tried."""
+"""Seeds that have seen what most don't, tried first to save minutes. When they do no longer, the
+others are tried.
+"""
 
 
 @pytest.mark.parametrize("first", range(1, SEEDS, AT_ONCE))
@@ -60,7 +62,13 @@ def test_seeds_meet_every_kind_of_trouble() -> None:
     told = "\n".join(world.timeline.told() for world in worlds)
     for trouble in worlds[0].plan.rates:
         assert f"{trouble}: " in told
-    for happening in ("everybody stands still", "its clock is set", "time to live removed", "by redrive", "by purge"):
+    for happening in (
+        "everybody stands still",
+        "its clock is set",
+        "time to live removed",
+        "by redrive",
+        "by purge",
+    ):
         assert happening in told
     for happening in ("put control jobs#done", "a batch fails", "a sweep ends before its end"):
         assert happening in told

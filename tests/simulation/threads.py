@@ -1,7 +1,8 @@
 """What the engine takes for `threading`: the same names, under the scheduler's hand.
 
-The engine's modules find it under the name `threading` for as long as a run lasts. Nothing of the product changes for
-it, and other modules, other threads and the test session go on with the real one.
+The engine's modules find it under the name `threading` for as long as a run lasts. Nothing of the
+product changes for it, and other modules, other threads and the test session go on with the real
+one.
 """
 
 import contextlib
@@ -10,13 +11,24 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Self
 from unittest.mock import patch
 
-from rdq_core.engine import context, execution, lane, run, stopping, sweep, vigil
+from rdq_core.engine import admission, context, execution, presence, run, stopping, sweep
 from rdq_core.ops import advancing
 from rdq_core.runtime import kicking
 from rdq_core.stores.dynamodb import clock, transact
 from tests.simulation.scheduler import FOREVER, SECOND, Scheduler, Strand
 
-MODULES: Final = (clock, context, execution, kicking, lane, run, stopping, sweep, transact, vigil)
+MODULES: Final = (
+    clock,
+    context,
+    execution,
+    kicking,
+    admission,
+    run,
+    stopping,
+    sweep,
+    transact,
+    presence,
+)
 """Where threads are started, or wait, or hold a lock while they ask storage."""
 
 
@@ -33,13 +45,17 @@ class SimulatedThreading:
         return SimulatedEvent(self._scheduler, self._events)
 
     def Lock(self) -> "SimulatedLock":  # noqa: N802
-        """A lock, reentrant or not: a thread that would wait for itself is found by reading, not by chance."""
+        """A lock, reentrant or not: a thread that would wait for itself is found by reading, not by
+        chance.
+        """
         return SimulatedLock(self._scheduler)
 
     RLock = Lock
 
     def local(self) -> types.SimpleNamespace:
-        """What each thread has for itself. Only requests of a real boto3 client have anything in it."""
+        """What each thread has for itself. Only requests of a real boto3 client have anything in
+        it.
+        """
         return types.SimpleNamespace()
 
     def Thread(  # noqa: N802
@@ -161,7 +177,10 @@ class SimulatedThread:
 @contextlib.contextmanager
 def under(scheduler: Scheduler) -> Iterator[None]:
     """Let the engine take the scheduler's threads for real ones."""
-    simulated, real = SimulatedThreading(scheduler), {module: module.threading for module in MODULES}
+    simulated, real = (
+        SimulatedThreading(scheduler),
+        {module: module.threading for module in MODULES},
+    )
     try:
         for module in MODULES:
             module.threading = simulated  # type: ignore[attr-defined]

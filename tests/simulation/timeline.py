@@ -23,6 +23,12 @@ class Timeline:
 
     def told(self, about: str = "") -> str:
         """The story, or of a task that is named the lines that name it and those that name none."""
-        chosen = [line for line in self._lines if about in line[2] or "task " not in line[2]] if about else self._lines
+        chosen = (
+            [line for line in self._lines if about in line[2] or "task " not in line[2]]
+            if about
+            else self._lines
+        )
         cut = [f"  ... {len(chosen) - _LINES} lines before"] if len(chosen) > _LINES else []
-        return "\n".join(cut + [f"{at / SECOND:12.3f}  {who:12} {what}" for at, who, what in chosen[-_LINES:]])
+        return "\n".join(
+            cut + [f"{at / SECOND:12.3f}  {who:12} {what}" for at, who, what in chosen[-_LINES:]]
+        )

@@ -1,4 +1,6 @@
-"""Who wants what: each call of a store's verb is kept, so that every write can be held against what it was for."""
+"""Who wants what: each call of a store's verb is kept, so that every write can be held against what
+it was for.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +14,9 @@ from tests.simulation.timeline import Timeline
 
 @dataclass(eq=False, slots=True)
 class Deed:
-    """One call of a verb. `committed` is the state row's change that it made, if it made one: before and after."""
+    """One call of a verb. `committed` is the state row's change that it made, if it made one:
+    before and after.
+    """
 
     verb: str
     given: tuple[Any, ...]
@@ -27,24 +31,37 @@ class Deed:
         first = self.given[0] if self.given else ""
         if isinstance(first, str):
             return first
-        return str(getattr(first, "task_id", None) or getattr(getattr(first, "task", first), "id", ""))
+        return str(
+            getattr(first, "task_id", None) or getattr(getattr(first, "task", first), "id", "")
+        )
 
     @property
     def token(self) -> str | None:
-        """The token that it presents: the claim's that it settles, or the lapsed one's that it takes over."""
+        """The token that it presents: the claim's that it settles, or the lapsed one's that it
+        takes over.
+        """
         return getattr(self.given[0], "token", None)
 
     @property
     def grant(self) -> Any:
         """The lease that it asks for."""
-        return next((each for each in self.given if hasattr(each, "lease_expires_at") and hasattr(each, "now")), None)
+        return next(
+            (
+                each
+                for each in self.given
+                if hasattr(each, "lease_expires_at") and hasattr(each, "now")
+            ),
+            None,
+        )
 
     def __str__(self) -> str:
         return f"{self.verb} task {self.task_id[-6:]}"
 
 
 class Witness:
-    """A task store whose calls are watched. `heard` is told what came of each: an answer, or an error."""
+    """A task store whose calls are watched. `heard` is told what came of each: an answer, or an
+    error.
+    """
 
     def __init__(
         self,
@@ -63,17 +80,17 @@ class Witness:
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         return lambda *given, **options: self._call(Deed(verb, given, options, self._process))
 
-    def _call(self, deed: Deed) -> Any:
+    def _call(self, call: Deed) -> Any:
         strand = self._scheduler.current
-        outer, strand.deed = strand.deed, deed
+        outer, strand.call = strand.call, call
         try:
-            answer = getattr(self._store, deed.verb)(*deed.given, **deed.options)
+            answer = getattr(self._store, call.verb)(*call.given, **call.options)
         except RdqError as error:
             if not isinstance(error, CorruptItem):
-                self._timeline.note(self._process.name, f"{deed}: {type(error).__name__}")
-            self._heard(deed, None, error)
+                self._timeline.note(self._process.name, f"{call}: {type(error).__name__}")
+            self._heard(call, None, error)
             raise
         finally:
-            strand.deed = outer
-        self._heard(deed, answer, None)
+            strand.call = outer
+        self._heard(call, answer, None)
         return answer

@@ -1,7 +1,7 @@
 """One run: everybody who takes part, what becomes of them, and when it is over.
 
-First there is trouble, for as long as the plan says. Then it stops, everybody is well, and whatever is due has to be
-done within its bound: a task that waits longer was lost or left behind.
+First there is trouble, for as long as the plan says. Then it stops, everybody is well, and whatever
+is due has to be done within its bound: a task that waits longer was lost or left behind.
 """
 
 import contextlib
@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
-from rdq_core.engine.ports import AuditLog, JobStore, Wakefulness
+from rdq_core.engine.ports import AuditLog, JobStore, Reservations
 from rdq_core.errors import CorruptItem, LeaseLost, RdqError, StoreFailed
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import Parts
 from rdq_core.stores.dynamodb.audit import DynamoAudit
-from rdq_core.stores.dynamodb.awake import DynamoWakefulness
 from rdq_core.stores.dynamodb.jobs import DynamoJobs
 from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
+from rdq_core.stores.dynamodb.reservations import DynamoReservations
 from rdq_core.stores.dynamodb.schema import Tables, definitions
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 from rdq_core.stores.memory_audit import MemoryAudit
-from rdq_core.stores.memory_awake import MemoryWakefulness
 from rdq_core.stores.memory_jobs import MemoryCursorKey, MemoryJobs
+from rdq_core.stores.memory_reservations import MemoryReservations
 from rdq_core.testing.fake_dynamodb import Change, Database
 from tests.simulation import actors, closing, jobs, kicking
 from tests.simulation.history import EARLY, TASKS, History
@@ -53,14 +53,18 @@ class World:
         self.scheduler = Scheduler(plan.seed)
         self.timeline = Timeline(self.scheduler)
         exact = not plan.skew and not plan.steps
-        self.history = History(self.scheduler, self.timeline, plan.budgets, early=0.01 if exact else EARLY)
+        self.history = History(
+            self.scheduler, self.timeline, plan.budgets, early=0.01 if exact else EARLY
+        )
         self.names = Names()
         self.is_calm = False
         self._employed = 0
         self.ids: list[str] = []
         self._calm_since = self._chaos_ends = self._outage_ends = 0
         self._lag_dice = random.Random(f"{plan.seed}/lag")
-        self.database = Database(now=lambda: self.scheduler.now / SECOND, lag=self._lag, watch=self._watch)
+        self.database = Database(
+            now=lambda: self.scheduler.now / SECOND, lag=self._lag, watch=self._watch
+        )
         self.history.database = self.database
         self.history.is_audited = plan.audited
         self.history.errands = jobs.Errands(self.rows, lag=plan.lag)
@@ -81,7 +85,7 @@ class World:
             self.scheduler.run()
         closing.check(self)
 
-    # -- who takes part -----------------------------------------------------------------------------------------
+    # -- who takes part ----------------------------------------------------------------------------
 
     def _set_the_stage(self) -> None:
         plan = self.plan
@@ -122,10 +126,15 @@ class World:
         self.scheduler.at(int(self.dice.random() * within), call)
 
     def employ(
-        self, name: str, work: Callable[["World", Process], object], *, forever: bool = False, once: bool = False
+        self,
+        name: str,
+        work: Callable[["World", Process], object],
+        *,
+        forever: bool = False,
+        once: bool = False,
     ) -> None:
-        """Start a process for this work. When it dies, another one takes over, unless it is done `once`; a worker's
-        goes on until the end.
+        """Start a process for this work. When it dies, another one takes over, unless it is done
+        `once`; a worker's goes on until the end.
         """
         again = partial(self.employ, name, work, forever=forever)
         if self.scheduler.now < self._outage_ends:
@@ -133,7 +142,9 @@ class World:
             return
         skew = round(self.dice.uniform(-1, 1) * self.plan.skew * SECOND)
         self._employed += 1
-        process = Process(f"{name}.{self._employed}", self.scheduler, self.plan.seed, self.names, skew=skew)
+        process = Process(
+            f"{name}.{self._employed}", self.scheduler, self.plan.seed, self.names, skew=skew
+        )
         process.client = Client(self.network, process)
         process.goes_on = forever
         self.processes.append(process)
@@ -148,7 +159,9 @@ class World:
             finally:
                 self.processes.remove(process)
                 if not is_done and not once:
-                    self.scheduler.at(self.scheduler.now + round((0.1 + 3 * self.dice.random()) * SECOND), again)
+                    self.scheduler.at(
+                        self.scheduler.now + round((0.1 + 3 * self.dice.random()) * SECOND), again
+                    )
 
         self.scheduler.spawn(process.home, life, process.name)
 
@@ -167,8 +180,10 @@ class World:
         return Parts(
             store=Witness(store, process, self.scheduler, self.timeline, self._heard),
             queues=queues,
-            wakefulness=self._wakefulness(process),
-            limiter=DynamoRateLimiter(process.client, TABLES, ids=process.ids, jitter=process, sleeper=process),
+            reservations=self._reservations(process),
+            limiter=DynamoRateLimiter(
+                process.client, TABLES, ids=process.ids, jitter=process, sleeper=process
+            ),
             audit=self._audit(process),
             jobs=self._jobs(process),
             cursor_key=MemoryCursorKey(b"a key that nobody knows"),
@@ -191,14 +206,16 @@ class World:
             return MemoryJobs()
         return DynamoJobs(process.client, TABLES, ids=process.ids, jitter=process, sleeper=process)
 
-    def _wakefulness(self, process: Process) -> Wakefulness:
+    def _reservations(self, process: Process) -> Reservations:
         if not self.plan.kicks:
-            return MemoryWakefulness()
-        return DynamoWakefulness(process.client, TABLES, ids=process.ids, jitter=process, sleeper=process)
+            return MemoryReservations()
+        return DynamoReservations(
+            process.client, TABLES, ids=process.ids, jitter=process, sleeper=process
+        )
 
-    def _heard(self, deed: Deed, answer: Any, error: RdqError | None) -> None:
+    def _heard(self, call: Deed, answer: Any, error: RdqError | None) -> None:
         with self.ending_the_run():
-            self.history.heard(deed, answer, error)
+            self.history.heard(call, answer, error)
 
     @contextlib.contextmanager
     def ending_the_run(self) -> Iterator[None]:
@@ -220,7 +237,7 @@ class World:
         if not isinstance(error, StoreFailed | LeaseLost):
             self.scheduler.finish(error)
 
-    # -- what happens to them -------------------------------------------------------------------------------------
+    # -- what happens to them ----------------------------------------------------------------------
 
     def _freeze_somebody(self) -> None:
         if self.processes:
@@ -231,7 +248,9 @@ class World:
             return
         process = self._anybody()
         process.skew += round(self.dice.uniform(-1, 1) * self.dice.choice((2, 600)) * SECOND)
-        self.timeline.note(process.name, f"its clock is set, now off by {process.skew / SECOND:.1f} s")
+        self.timeline.note(
+            process.name, f"its clock is set, now off by {process.skew / SECOND:.1f} s"
+        )
 
     def _anybody(self) -> Process:
         return self.dice.choice(self.processes)
@@ -247,14 +266,17 @@ class World:
             if self.dice.random() < 0.3:
                 self.scheduler.kill(process.home)
             else:
-                process.home.clock_stops = False  # nobody's machine is suspended for weeks and goes on
+                process.home.clock_stops = (
+                    False  # nobody's machine is suspended for weeks and goes on
+                )
                 process.freeze(seconds)
         self._outage_ends = max(self._outage_ends, self.scheduler.now + round(seconds * SECOND))
         self._chaos_ends = max(self._chaos_ends, self._outage_ends + 10 * SECOND)
 
     def _arrives(self, flight: Flight) -> bool:
-        """Whether a request is carried out. One is not: a submit that was stored already, and arrives once more when
-        its task is gone again. It would bring the same life back, which is known, and not prevented.
+        """Whether a request is carried out. One is not: a submit that was stored already, and
+        arrives once more when its task is gone again. It would bring the same life back, which is
+        known, and not prevented.
         """
         self.history.flight = flight
         item = flight.request.get("Item", {})
@@ -264,7 +286,9 @@ class World:
         row = self.history.row(task_id)
         comes_back = (task_id, life) in self.history.lives and (row is None or row.life != life)
         if comes_back:
-            self.timeline.note("network", f"task {task_id[-6:]} would come back: its late submit is dropped")
+            self.timeline.note(
+                "network", f"task {task_id[-6:]} would come back: its late submit is dropped"
+            )
         return not comes_back
 
     def _watch(self, changes: Sequence[Change]) -> None:
@@ -273,22 +297,32 @@ class World:
             self.wakeups.watch(changes)
         for change in changes:
             if self.plan.cleaners and change.key[1] == "T" and change.before is not None:
-                self.stream.append({"dynamodb": {"OldImage": change.before, "NewImage": change.after}})
+                self.stream.append(
+                    {"dynamodb": {"OldImage": change.before, "NewImage": change.after}}
+                )
             if change.after is not None and "expires_at" in change.after:
                 self._will_expire(change)
 
     def _will_expire(self, change: Change) -> None:
-        """Time to live removes a body at its earliest, other things at any moment within two days after their end."""
+        """Time to live removes a body at its earliest, other things at any moment within two days
+        after their end.
+        """
         assert change.after is not None
         ends_at = int(change.after["expires_at"]["N"])
         is_body = change.key[1].startswith("B#") or change.key[0].startswith("ref#")
         after = 0.0 if is_body else self.dice.choice((0.0, 3600.0, 172800.0)) * self.dice.random()
-        moment = self.scheduler.now + round((max(ends_at - self.history.seconds, 0) + after + 0.001) * SECOND)
+        moment = self.scheduler.now + round(
+            (max(ends_at - self.history.seconds, 0) + after + 0.001) * SECOND
+        )
         self.scheduler.at(moment, lambda: self._expire(change))
 
     def _expire(self, change: Change) -> None:
         item = self.database.tables[change.table].get(change.key)
-        if item is not None and "expires_at" in item and int(item["expires_at"]["N"]) <= self.history.seconds:
+        if (
+            item is not None
+            and "expires_at" in item
+            and int(item["expires_at"]["N"]) <= self.history.seconds
+        ):
             self.history.flight = None
             self.database.remove(change.table, change.key)
 
@@ -297,7 +331,7 @@ class World:
             return 0.0
         return self._lag_dice.random() * self.plan.lag
 
-    # -- the end --------------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------
 
     def _end_of_chaos(self) -> None:
         if self.scheduler.now < self._chaos_ends:
@@ -309,27 +343,40 @@ class World:
         self._look()
 
     def _look(self) -> None:
-        """Once all are well: nothing waits too long, and when nothing is left to do the run is over."""
+        """Once all are well: nothing waits too long, and when nothing is left to do the run is
+        over.
+        """
         for process in self.processes:
             self.scheduler.thaw(process.home)
         waiting = [row for row in self.rows() if row.status not in TERMINAL and row.version == 1]
         for row in waiting:
             since = max(
-                (row.due_at or 0) / 1000 - self.history.seconds + self.scheduler.now / SECOND, self._calm_since / SECOND
+                (row.due_at or 0) / 1000 - self.history.seconds + self.scheduler.now / SECOND,
+                self._calm_since / SECOND,
             )
             late = self.scheduler.now / SECOND - since
-            require("what is due is done within its bound", late < BOUND, f"task {row.task_id} is {late:.0f} s late")
+            require(
+                "what is due is done within its bound",
+                late < BOUND,
+                f"task {row.task_id} is {late:.0f} s late",
+            )
         self.wakeups.schedule()
         others_are_done = all(process.goes_on for process in self.processes)
         if others_are_done and not waiting:
             self.scheduler.finish()
             return
         may_skip = others_are_done and self.scheduler.now > self._calm_since
-        self.scheduler.at(self.scheduler.now + (self._until_next(waiting) if may_skip else _LOOK), self._look)
+        self.scheduler.at(
+            self.scheduler.now + (self._until_next(waiting) if may_skip else _LOOK), self._look
+        )
 
     def _until_next(self, waiting: list[Row]) -> int:
-        """Nobody needs to look at a store in which nothing is due for days: all stand still meanwhile."""
-        next_due = min(((row.due_at or 0) / 1000 for row in waiting), default=0.0) - self.history.seconds
+        """Nobody needs to look at a store in which nothing is due for days: all stand still
+        meanwhile.
+        """
+        next_due = (
+            min(((row.due_at or 0) / 1000 for row in waiting), default=0.0) - self.history.seconds
+        )
         if next_due <= 60:
             return _LOOK
         span = round((next_due - 5) * SECOND)
@@ -354,4 +401,6 @@ class World:
 
     def rows(self) -> list[Row]:
         """All state rows."""
-        return [Row(item) for item in self.database.tables[TASKS].every() if item["kind"]["S"] == "T"]
+        return [
+            Row(item) for item in self.database.tables[TASKS].every() if item["kind"]["S"] == "T"
+        ]

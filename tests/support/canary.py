@@ -1,4 +1,5 @@
-"""Secrets that no log, metric, error, audit record or screen may show, and who finds them wherever they have got.
+"""Secrets that no log, metric, error, audit record or screen may show, and who finds them wherever
+they have got.
 
 with Outlets(capsys) as outlets:
     ...                                  whatever handles tasks that have them
@@ -27,18 +28,26 @@ MESSAGE: Final = "canary-message-2ab8d3"
 REFERENCE: Final = "canary-reference-80c5fe"
 """A target, or who has requested the task."""
 KINDS: Final = (PAYLOAD, HEADER, RESULT, VARIABLE, MESSAGE, REFERENCE)
-SOLD: Final[dict[str, Any]] = {"headers": {"customer": HEADER}, "target": REFERENCE, "requested_by": REFERENCE}
+SOLD: Final[dict[str, Any]] = {
+    "headers": {"customer": HEADER},
+    "target": REFERENCE,
+    "requested_by": REFERENCE,
+}
 """What a submit has of them, its payload aside."""
 _OURS: Final = (str(ROOT / "rdq_core"), str(ROOT / "functions"))
 
 
 def found_in(told: str) -> set[str]:
-    """The secrets that are in a text: as they are, in hex, or in base64 at any place of what was encoded."""
+    """The secrets that are in a text: as they are, in hex, or in base64 at any place of what was
+    encoded.
+    """
     lower = told.lower()
     return {
         secret
         for secret in KINDS
-        if secret in told or secret.encode().hex() in lower or any(each in told for each in _encoded(secret))
+        if secret in told
+        or secret.encode().hex() in lower
+        or any(each in told for each in _encoded(secret))
     }
 
 
@@ -47,12 +56,18 @@ def _encoded(secret: str) -> list[str]:
     known = []
     for before in range(3):
         bits = 8 * (before + len(secret))
-        known.append(base64.b64encode(b"\0" * before + secret.encode())[-(-8 * before // 6) : bits // 6].decode())
+        known.append(
+            base64.b64encode(b"\0" * before + secret.encode())[
+                -(-8 * before // 6) : bits // 6
+            ].decode()
+        )
     return [*known, *(each.replace("+", "-").replace("/", "_") for each in known)]
 
 
 class Outlets(logging.Handler):
-    """Hears what is logged at any level by rdq's code, what is printed, and whatever else it is told."""
+    """Hears what is logged at any level by rdq's code, what is printed, and whatever else it is
+    told.
+    """
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         super().__init__(logging.NOTSET)
@@ -66,7 +81,9 @@ class Outlets(logging.Handler):
             logger = logging.getLogger(name)
             self._levels[name] = logger.level
             logger.setLevel(logging.DEBUG)
-            logger.addHandler(self)  # to the second as well: Powertools keeps it from telling the root
+            logger.addHandler(
+                self
+            )  # to the second as well: Powertools keeps it from telling the root
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -94,7 +111,12 @@ class Outlets(logging.Handler):
     def leaks(self) -> set[tuple[str, str]]:
         """Each outlet where a secret has come out, with the secret."""
         self._take_what_was_printed()
-        return {(outlet, secret) for outlet, told in self._told.items() for each in told for secret in found_in(each)}
+        return {
+            (outlet, secret)
+            for outlet, told in self._told.items()
+            for each in told
+            for secret in found_in(each)
+        }
 
     def _take_what_was_printed(self) -> None:
         out, err = self._capsys.readouterr()
@@ -104,7 +126,9 @@ class Outlets(logging.Handler):
 
 
 def told_of(error: BaseException) -> list[str]:
-    """All that an error says: its message, its arguments, its hint, and those that it was raised for."""
+    """All that an error says: its message, its arguments, its hint, and those that it was raised
+    for.
+    """
     said = [str(error), repr(error), str(vars(error)), *getattr(error, "__notes__", ())]
     return [*said, *(told_of(error.__cause__) if error.__cause__ is not None else [])]
 

@@ -18,7 +18,8 @@ from tests.support.stores import TABLES, Dynamo
 ROOT: Final = Path(__file__).resolve().parents[2]
 ROLE: Final = "arn:aws:iam::000000000000:role/rdq"
 TIME: Final = 300
-"""Seconds that an invocation may take: far more than a slow machine needs to start a few processes."""
+"""Seconds that an invocation may take: far more than a slow machine needs to start a few processes.
+"""
 
 
 @dataclass(slots=True)
@@ -37,9 +38,15 @@ class Deployment:
     def configure(self, queue: str, **declared: Any) -> None:
         self.rdq.parts.queues.put_declared(queue, declared, {}, expected_revision=0)
 
-    def deploy(self, name: str, handler: str, *, code: Mapping[str, str] | None = None, **environ: str) -> str:
+    def deploy(
+        self, name: str, handler: str, *, code: Mapping[str, str] | None = None, **environ: str
+    ) -> str:
         """A function: rdq's own by its handler, or one of this `code`. Its ARN."""
-        variables = {**TABLES.as_env(), "PYTHONPATH": str(Path(boto3.__file__).parents[1]), **environ}
+        variables = {
+            **TABLES.as_env(),
+            "PYTHONPATH": str(Path(boto3.__file__).parents[1]),
+            **environ,
+        }
         answer = self.functions.create_function(
             FunctionName=name,
             Runtime="python3.12",
@@ -72,7 +79,10 @@ class Deployment:
         """Let a function have the records of the tasks table's stream."""
         table = self.engine.dynamodb.describe_table(TableName=TABLES.tasks)["Table"]
         self.functions.create_event_source_mapping(
-            EventSourceArn=table["LatestStreamArn"], FunctionName=name, StartingPosition="TRIM_HORIZON", BatchSize=10
+            EventSourceArn=table["LatestStreamArn"],
+            FunctionName=name,
+            StartingPosition="TRIM_HORIZON",
+            BatchSize=10,
         )
 
 

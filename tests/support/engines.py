@@ -1,7 +1,8 @@
 """The storage engines that tests run on: atomic moto in this process, and ministack.
 
-A test that asks for `engine` runs once on each; one that asks for `moto` or `ministack` on that one. Each gets an AWS
-that is empty and its own, without tables: `create_tables` of `rdq_core.stores.dynamodb.schema` makes them.
+A test that asks for `engine` runs once on each; one that asks for `moto` or `ministack` on that
+one. Each gets an AWS that is empty and its own, without tables: `create_tables` of
+`rdq_core.stores.dynamodb.schema` makes them.
 """
 
 import itertools
@@ -48,8 +49,8 @@ class Engine:
         return client
 
     def client(self, service: str, *, attempts: int = 1, read_timeout: float = 60) -> Any:
-        """A new boto3 client. botocore tries once, unless told otherwise: a scripted fault then reaches the caller.
-        It waits so many seconds for an answer.
+        """A new boto3 client. botocore tries once, unless told otherwise: a scripted fault then
+        reaches the caller. It waits so many seconds for an answer.
         """
         with _making:  # clients may be shared by threads, but not made by several at once
             return _session.client(  # type: ignore[call-overload]
@@ -58,12 +59,17 @@ class Engine:
                 region_name=REGION,
                 aws_access_key_id=self.access_key,
                 aws_secret_access_key="test",
-                config=Config(retries={"mode": "standard", "total_max_attempts": attempts}, read_timeout=read_timeout),
+                config=Config(
+                    retries={"mode": "standard", "total_max_attempts": attempts},
+                    read_timeout=read_timeout,
+                ),
             )
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a child process needs in its environment to reach the engine. Raises RuntimeError where none can."""
+        """What a child process needs in its environment to reach the engine. Raises RuntimeError
+        where none can.
+        """
         if self.endpoint_url is None:
             raise RuntimeError(f"{self.name} lives in this process alone")
         return {
@@ -76,7 +82,9 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Double(Engine):
-    """The strict double of this process: DynamoDB alone, and no more of it than rdq uses. It can't be disturbed."""
+    """The strict double of this process: DynamoDB alone, and no more of it than rdq uses. It can't
+    be disturbed.
+    """
 
     database: Database = field(default_factory=Database)
 
@@ -101,7 +109,9 @@ def moto_session() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def ministack_server() -> Iterator[Ministack]:
-    """The session's ministack, started for the first test that needs it. One that can't start fails the test."""
+    """The session's ministack, started for the first test that needs it. One that can't start fails
+    the test.
+    """
     with Ministack() as server:
         yield server
 
@@ -123,7 +133,11 @@ def double() -> Engine:
 @pytest.fixture
 def ministack(ministack_server: Ministack) -> Engine:
     """ministack, in an account that nobody has used. Mark the test with `ministack` too."""
-    return Engine("ministack", access_key=f"{next(_accounts):012d}", endpoint_url=ministack_server.endpoint_url)
+    return Engine(
+        "ministack",
+        access_key=f"{next(_accounts):012d}",
+        endpoint_url=ministack_server.endpoint_url,
+    )
 
 
 @pytest.fixture(params=["moto", pytest.param("ministack", marks=pytest.mark.ministack)])

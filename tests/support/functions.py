@@ -1,4 +1,6 @@
-"""Lambda as a client sees it, played by the test: what each invocation answers or raises, and what it was sent."""
+"""Lambda as a client sees it, played by the test: what each invocation answers or raises, and what
+it was sent.
+"""
 
 import base64
 import io
@@ -31,7 +33,9 @@ def answered(payload: bytes) -> dict[str, Any]:
 
 
 class ScriptedLambda:
-    """A Lambda client. Invocations take the answers in turn, then `null`, unless there is one for their function."""
+    """A Lambda client. Invocations take the answers in turn, then `null`, unless there is one for
+    their function.
+    """
 
     def __init__(self, *answers: Answer) -> None:
         self._answers = deque(answers)
@@ -58,7 +62,11 @@ class ScriptedLambda:
         told = answered(answer) if isinstance(answer, bytes) else answer(request)
         if request.get("InvocationType") == "Event":
             return {"StatusCode": 202, "Payload": io.BytesIO(b"")}
-        return told if isinstance(told, dict) and "Payload" in told else answered(json.dumps(told).encode())
+        return (
+            told
+            if isinstance(told, dict) and "Payload" in told
+            else answered(json.dumps(told).encode())
+        )
 
     @property
     def called(self) -> list[str]:
@@ -81,7 +89,9 @@ class Context(LambdaContext):
         super().__init__("charge-fn", millis=int(seconds * 1000), client_context=client_context)
 
 
-def function_of(handler: Callable[[Any, Any], Any], *, seconds: float = 60) -> Callable[[Mapping[str, Any]], Any]:
+def function_of(
+    handler: Callable[[Any, Any], Any], *, seconds: float = 60
+) -> Callable[[Mapping[str, Any]], Any]:
     """A Python function as Lambda runs it: a failure of it is a FunctionError."""
 
     def invoke(request: Mapping[str, Any]) -> Any:

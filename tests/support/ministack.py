@@ -1,4 +1,6 @@
-"""ministack as the test session's own server: on the loopback interface, on a free port, stopped by its pid."""
+"""ministack as the test session's own server: on the loopback interface, on a free port, stopped by
+its pid.
+"""
 
 import os
 import shutil
@@ -18,7 +20,8 @@ READY_WITHIN: Final = 30.0
 
 
 class Ministack:
-    """A running ministack; empty at the start, gone at the end. It never answers from outside this machine.
+    """A running ministack; empty at the start, gone at the end. It never answers from outside this
+    machine.
 
     `auth=True` makes it decide requests by IAM, as AWS does.
     """
@@ -71,7 +74,8 @@ class Ministack:
             "MINISTACK_HOST": "127.0.0.1",
             "GATEWAY_PORT": self.endpoint_url.rpartition(":")[2],
             "AUTH": str(auth).lower(),
-            # They would listen on fixed ports, where a second ministack fails, and one of them on every interface.
+            # They would listen on fixed ports, where a second ministack fails, and one of them on
+            # every interface.
             "IOT_MTLS_ENABLED": "false",
             "SFTP_ENABLED": "false",
         }
@@ -91,9 +95,13 @@ class Ministack:
         give_up = time.monotonic() + READY_WITHIN
         while not _answers(f"{self.endpoint_url}/_ministack/ready"):
             if self._process.poll() is not None:
-                raise RuntimeError(f"ministack ended with {self._process.returncode}:\n{self.log()}")
+                raise RuntimeError(
+                    f"ministack ended with {self._process.returncode}:\n{self.log()}"
+                )
             if time.monotonic() > give_up:
-                raise RuntimeError(f"ministack was not ready within {READY_WITHIN:.0f} s:\n{self.log()}")
+                raise RuntimeError(
+                    f"ministack was not ready within {READY_WITHIN:.0f} s:\n{self.log()}"
+                )
             time.sleep(0.02)
 
 

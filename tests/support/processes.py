@@ -3,4 +3,6 @@
 from typing import Final
 
 HANGS: Final = 600.0
-"""Seconds after which a process hangs, on whatever machine. What a test is about never depends on it."""
+"""Seconds after which a process hangs, on whatever machine. What a test is about never depends on
+it.
+"""

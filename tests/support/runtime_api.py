@@ -1,7 +1,9 @@
-"""A Lambda function in a process of its own, behind AWS's runtime client and a small runtime API on this machine.
+"""A Lambda function in a process of its own, behind AWS's runtime client and a small runtime API on
+this machine.
 
-What AWS's runtime makes of an exception, of a client context and of a process that ends is then AWS's own doing.
-Source: the Lambda Developer Guide, "Using the Lambda runtime API for custom runtimes".
+What AWS's runtime makes of an exception, of a client context and of a process that ends is then
+AWS's own doing. Source: the Lambda Developer Guide, "Using the Lambda runtime API for custom
+runtimes".
 """
 
 import base64
@@ -30,10 +32,17 @@ class _Server(ThreadingHTTPServer):
 
 
 class RealFunction:
-    """One function, as a Lambda client sees it: `invoke` of any name calls it. Its code is a module `charge`."""
+    """One function, as a Lambda client sees it: `invoke` of any name calls it. Its code is a module
+    `charge`.
+    """
 
     def __init__(
-        self, folder: Path, code: str, *, seconds: float = 30, environ: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        code: str,
+        *,
+        seconds: float = 30,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         (folder / "charge.py").write_text(code, encoding="utf-8")
         self._folder = folder
@@ -59,7 +68,9 @@ class RealFunction:
         return self._process is not None and self._process.poll() is None
 
     def invoke(self, **request: Any) -> dict[str, Any]:
-        """boto3's `Lambda.Client.invoke`. A process that ends is told as Lambda tells it, and started anew."""
+        """boto3's `Lambda.Client.invoke`. A process that ends is told as Lambda tells it, and
+        started anew.
+        """
         if not self.is_running:
             self._process = self._start()
         self._requests.put(request)
@@ -74,7 +85,10 @@ class RealFunction:
                 return self._answers.get(timeout=_GLANCE)
             except queue.Empty:
                 if not self.is_running and self._answers.empty():
-                    told = {"errorType": "Runtime.ExitError", "errorMessage": "Error: Runtime exited"}
+                    told = {
+                        "errorType": "Runtime.ExitError",
+                        "errorMessage": "Error: Runtime exited",
+                    }
                     return json.dumps(told).encode(), True
         raise AssertionError("the function never answered")
 
@@ -108,14 +122,18 @@ class RealFunction:
                 request = function._requests.get()
                 headers = {
                     "Lambda-Runtime-Aws-Request-Id": "8476a536-e9f4-11e8-9739-2dfe598c3fcd",
-                    "Lambda-Runtime-Deadline-Ms": str(int((time.time() + function._seconds) * 1000)),
+                    "Lambda-Runtime-Deadline-Ms": str(
+                        int((time.time() + function._seconds) * 1000)
+                    ),
                     "Lambda-Runtime-Invoked-Function-Arn": "arn:aws:lambda:eu-central-1:1:function:charge-fn",
                     # The client dies of a response without one.
                     "Lambda-Runtime-Trace-Id": "Root=1-5bef4de7-ad49b0e87f6ef6c87fc2e700;Sampled=0",
                     "Content-Type": "application/json",
                 }
                 if "ClientContext" in request:
-                    headers["Lambda-Runtime-Client-Context"] = base64.b64decode(request["ClientContext"]).decode()
+                    headers["Lambda-Runtime-Client-Context"] = base64.b64decode(
+                        request["ClientContext"]
+                    ).decode()
                 self._send(200, request.get("Payload", b"{}"), headers)
 
             def do_POST(self) -> None:

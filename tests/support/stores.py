@@ -1,6 +1,7 @@
 """rdq's stores on every engine: in memory, on the strict double, on atomic moto, and on ministack.
 
-A test that asks for `store` or `queues` runs on all of them; `on_dynamodb` gives the two that have requests to disturb.
+A test that asks for `store` or `queues` runs on all of them; `on_dynamodb` gives the two that have
+requests to disturb.
 """
 
 from collections.abc import Callable
@@ -26,17 +27,26 @@ from rdq_core.testing.contract.factories import NOW
 from tests.support.engines import Engine
 
 EPOCH_OF_TESTS: Final = NOW
-"""Ahead of every real clock: ministack removes what has expired by its own, in the middle of a test."""
+"""Ahead of every real clock: ministack removes what has expired by its own, in the middle of a
+test.
+"""
 TABLES: Final = Tables("rdq-tasks", "rdq-dlq", "rdq-control", "rdq-audit")
 
 SHARDS: Final = 4
 
-ALL_ENGINES: Final = ("memory", "double", "moto", pytest.param("ministack", marks=pytest.mark.ministack))
+ALL_ENGINES: Final = (
+    "memory",
+    "double",
+    "moto",
+    pytest.param("ministack", marks=pytest.mark.ministack),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Dynamo:
-    """The four tables on an engine, and stores on them: as many as the test needs, each with a client of its own."""
+    """The four tables on an engine, and stores on them: as many as the test needs, each with a
+    client of its own.
+    """
 
     engine: Engine
     clock: FrozenClock = field(default_factory=lambda: FrozenClock(EPOCH_OF_TESTS))
@@ -56,7 +66,11 @@ class Dynamo:
         )
 
     def queues(
-        self, client: Any = None, *, fresh_for: timedelta = timedelta(0), submits_fresh_for: timedelta = timedelta(0)
+        self,
+        client: Any = None,
+        *,
+        fresh_for: timedelta = timedelta(0),
+        submits_fresh_for: timedelta = timedelta(0),
     ) -> DynamoQueues:
         """Queue configuration, read anew each time unless told otherwise."""
         return DynamoQueues(
@@ -72,7 +86,10 @@ class Dynamo:
     def audit(self, client: Any = None) -> DynamoAudit:
         """The audit log."""
         return DynamoAudit(
-            client or self.engine.dynamodb, self.tables, jitter=NoJitter(), sleeper=SkipsSleep(self.clock)
+            client or self.engine.dynamodb,
+            self.tables,
+            jitter=NoJitter(),
+            sleeper=SkipsSleep(self.clock),
         )
 
     def jobs(self, client: Any = None) -> DynamoJobs:
@@ -103,7 +120,9 @@ class Dynamo:
 
 
 def dynamo_on(engine: Engine) -> Dynamo:
-    """The tables, made on an empty engine: without TTL, for which every engine has a clock of its own."""
+    """The tables, made on an empty engine: without TTL, for which every engine has a clock of its
+    own.
+    """
     client = engine.dynamodb
     for definition in definitions(TABLES).values():
         client.create_table(**definition)

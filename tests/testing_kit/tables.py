@@ -24,7 +24,9 @@ def put(client: "DynamoDBClient", table: str, key: str) -> None:
 
 def put_new(client: "DynamoDBClient", table: str, key: str) -> None:
     """Put an item with this key, unless there is one."""
-    client.put_item(TableName=table, Item={"pk": {"S": key}}, ConditionExpression="attribute_not_exists(pk)")
+    client.put_item(
+        TableName=table, Item={"pk": {"S": key}}, ConditionExpression="attribute_not_exists(pk)"
+    )
 
 
 def keys(client: "DynamoDBClient", table: str) -> set[str]:

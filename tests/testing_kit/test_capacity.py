@@ -1,4 +1,6 @@
-"""The meter against ministack, which bills writes by DynamoDB's published rules; and the rules that it doesn't know."""
+"""The meter against ministack, which bills writes by DynamoDB's published rules; and the rules that
+it doesn't know.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,10 +22,15 @@ Do = Callable[[Any], object]
 
 def a_table(client: Any) -> Any:
     """A table with one index of everything, and one of a few attributes under a key of its own."""
-    attributes = [{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk", "kind", "place")]
+    attributes = [
+        {"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk", "kind", "place")
+    ]
 
     def key(*names: str) -> list[dict[str, str]]:
-        return [{"AttributeName": name, "KeyType": word} for name, word in zip(names, ("HASH", "RANGE"), strict=False)]
+        return [
+            {"AttributeName": name, "KeyType": word}
+            for name, word in zip(names, ("HASH", "RANGE"), strict=False)
+        ]
 
     client.create_table(
         TableName=TABLE,
@@ -48,7 +55,10 @@ def put(body: bytes = SMALL, **texts: str) -> Do:
 
 
 def update(expression: str, **values: Any) -> Do:
-    given = {f":{name}": {"B" if isinstance(value, bytes) else "S": value} for name, value in values.items()}
+    given = {
+        f":{name}": {"B" if isinstance(value, bytes) else "S": value}
+        for name, value in values.items()
+    }
     request: dict[str, Any] = {"TableName": TABLE, "Key": KEY, "UpdateExpression": expression}
     if given:
         request["ExpressionAttributeValues"] = given
@@ -60,7 +70,9 @@ def delete(client: Any) -> object:
 
 
 def batch(client: Any) -> object:
-    others = [{"PutRequest": {"Item": {**KEY, "sk": {"S": name}, "kind": {"S": "k"}}}} for name in "abc"]
+    others = [
+        {"PutRequest": {"Item": {**KEY, "sk": {"S": name}, "kind": {"S": "k"}}}} for name in "abc"
+    ]
     return client.batch_write_item(RequestItems={TABLE: [*others, {"DeleteRequest": {"Key": KEY}}]})
 
 
@@ -68,7 +80,10 @@ def transaction(client: Any) -> object:
     item = {**KEY, "kind": {"S": "k"}, "place": {"S": "q"}, "body": {"B": LARGE}}
     other = {**KEY, "sk": {"S": "other"}}
     return client.transact_write_items(
-        TransactItems=[{"Put": {"TableName": TABLE, "Item": item}}, {"Delete": {"TableName": TABLE, "Key": other}}]
+        TransactItems=[
+            {"Put": {"TableName": TABLE, "Item": item}},
+            {"Delete": {"TableName": TABLE, "Key": other}},
+        ]
     )
 
 
@@ -84,10 +99,22 @@ CASES: dict[str, tuple[Do | None, Do]] = {
         put(kind="k", place="p"),
         update("SET body = :body", body=LARGER),
     ),
-    "an attribute that an entry has": (put(kind="k", place="p"), update("SET note = :note", note="n")),
-    "an entry that grows in place": (put(kind="k", place="p"), update("SET note = :note", note="n" * 3000)),
-    "an index key that changes": (put(kind="k", place="p"), update("SET place = :place", place="q")),
-    "a key of both indexes": (put(LARGE, kind="k", place="p"), update("SET kind = :kind", kind="l")),
+    "an attribute that an entry has": (
+        put(kind="k", place="p"),
+        update("SET note = :note", note="n"),
+    ),
+    "an entry that grows in place": (
+        put(kind="k", place="p"),
+        update("SET note = :note", note="n" * 3000),
+    ),
+    "an index key that changes": (
+        put(kind="k", place="p"),
+        update("SET place = :place", place="q"),
+    ),
+    "a key of both indexes": (
+        put(LARGE, kind="k", place="p"),
+        update("SET kind = :kind", kind="l"),
+    ),
     "leaving an index": (put(LARGE, kind="k", place="p"), update("REMOVE place")),
     "entering an index": (put(LARGE, kind="k"), update("SET place = :place", place="p")),
     "a large item's small change": (put(LARGER), update("SET note = :note", note="n")),
@@ -99,7 +126,9 @@ CASES: dict[str, tuple[Do | None, Do]] = {
 
 
 @pytest.mark.ministack
-def test_every_change_of_items_and_index_entries_costs_what_ministack_bills(ministack: Engine) -> None:
+def test_every_change_of_items_and_index_entries_costs_what_ministack_bills(
+    ministack: Engine,
+) -> None:
     client = a_table(ministack.dynamodb)
     differing = {}
     for case, (before, act) in CASES.items():
@@ -142,8 +171,16 @@ def test_a_condition_that_fails_costs_the_table_what_the_write_would_have(table:
     put(LARGE, kind="k", place="p")(table)
     with Meter(table) as meter:
         refused(table.delete_item, Key=KEY, ConditionExpression="attribute_not_exists(pk)")
-        refused(table.put_item, Item={**KEY, "b": {"B": LARGER}}, ConditionExpression="attribute_not_exists(pk)")
-        refused(table.delete_item, Key={**KEY, "sk": {"S": "none"}}, ConditionExpression="attribute_exists(pk)")
+        refused(
+            table.put_item,
+            Item={**KEY, "b": {"B": LARGER}},
+            ConditionExpression="attribute_not_exists(pk)",
+        )
+        refused(
+            table.delete_item,
+            Key={**KEY, "sk": {"S": "none"}},
+            ConditionExpression="attribute_exists(pk)",
+        )
     assert [charge.write_units for charge in meter.charges] == [3, 7, 1]
 
 
@@ -159,7 +196,11 @@ def test_reads_cost_by_what_was_read_and_not_by_what_is_answered(table: Any) -> 
         table.get_item(TableName=TABLE, Key=KEY)
         table.get_item(TableName=TABLE, Key={**KEY, "sk": {"S": "none"}}, ConsistentRead=True)
         table.query(**query, ConsistentRead=True, Select="COUNT")
-        table.query(**query, FilterExpression="attribute_exists(#n)", ExpressionAttributeNames={"#n": "none"})
+        table.query(
+            **query,
+            FilterExpression="attribute_exists(#n)",
+            ExpressionAttributeNames={"#n": "none"},
+        )
         table.scan(TableName=TABLE, ProjectionExpression="pk")
     assert [charge.read_units for charge in meter.charges] == [2, 1, 1, 2, 1, 1]
 

@@ -14,7 +14,11 @@ def test_the_doubles_are_what_the_engine_asks_for() -> None:
     jitter: Jitter = NoJitter()
     sleeper: Sleeper = SkipsSleep(FrozenClock())
 
-    assert (clock.now(), jitter.fraction(), sleeper.wait(threading.Event(), 1)) == (clock.now(), 0.0, False)
+    assert (clock.now(), jitter.fraction(), sleeper.wait(threading.Event(), 1)) == (
+        clock.now(),
+        0.0,
+        False,
+    )
 
 
 def test_time_stands_still_until_it_is_advanced() -> None:
@@ -69,7 +73,9 @@ def test_a_sleeper_that_is_woken_already_takes_no_time() -> None:
     assert sleeper.slept == []
 
 
-@pytest.mark.parametrize(("seconds", "millis"), [(0.1 + 0.2, 300), (0.0001, 1), (0.0, 1), (-1.0, 1), (1.0001, 1001)])
+@pytest.mark.parametrize(
+    ("seconds", "millis"), [(0.1 + 0.2, 300), (0.0001, 1), (0.0, 1), (-1.0, 1), (1.0001, 1001)]
+)
 def test_a_sleep_is_never_shorter_than_asked_for(seconds: float, millis: int) -> None:
     clock = FrozenClock()
     before = clock.now()
@@ -81,7 +87,9 @@ def test_a_sleep_is_never_shorter_than_asked_for(seconds: float, millis: int) ->
 
 def test_threads_may_share_a_clock() -> None:
     clock = FrozenClock(datetime(2026, 1, 1, tzinfo=UTC))
-    threads = [threading.Thread(target=lambda: [clock.advance("1s") for _ in range(500)]) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: [clock.advance("1s") for _ in range(500)]) for _ in range(4)
+    ]
 
     for thread in threads:
         thread.start()

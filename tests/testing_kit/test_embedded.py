@@ -2,7 +2,11 @@ from rdq_core import Abort, Registry, Status
 from rdq_core.testing.embedded import embedded
 from rdq_core.testing.moto import atomic_moto
 
-QUEUES = {"billing": {"retry": {"max_attempts": 3, "initial_backoff": "1h", "max_backoff": "1d", "jitter": 0.0}}}
+QUEUES = {
+    "billing": {
+        "retry": {"max_attempts": 3, "initial_backoff": "1h", "max_backoff": "1d", "jitter": 0.0}
+    }
+}
 
 
 def a_registry(*failures: Exception) -> Registry:

@@ -52,7 +52,9 @@ def test_a_stopped_server_is_gone_with_its_folder() -> None:
         server.log()
 
 
-def test_a_missing_ministack_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_ministack_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("tests.support.ministack.EXECUTABLE", tmp_path / "ministack")
     with pytest.raises(RuntimeError, match="make test"):
         Ministack()

@@ -1,4 +1,6 @@
-"""The strict double: what it refuses, and what it can do that moto can't. The contract shows that it is right."""
+"""The strict double: what it refuses, and what it can do that moto can't. The contract shows that
+it is right.
+"""
 
 from typing import Any
 
@@ -69,10 +71,17 @@ def code_of(refused: pytest.ExceptionInfo[ClientError]) -> str:
 )
 def test_what_it_does_not_know_it_does_not_guess(client: FakeClient, condition: str) -> None:
     with pytest.raises(UnknownSyntax):
-        client.put_item(TableName="tasks", Item=KEY, ConditionExpression=condition, ExpressionAttributeNames=NAMES)
+        client.put_item(
+            TableName="tasks",
+            Item=KEY,
+            ConditionExpression=condition,
+            ExpressionAttributeNames=NAMES,
+        )
 
 
-@pytest.mark.parametrize("update", ["ADD #n :n", "SET #n = #n + :n", "SET #n = if_not_exists(#n, :n)", "DELETE #n :n"])
+@pytest.mark.parametrize(
+    "update", ["ADD #n :n", "SET #n = #n + :n", "SET #n = if_not_exists(#n, :n)", "DELETE #n :n"]
+)
 def test_updates_of_other_kinds_are_refused(client: FakeClient, update: str) -> None:
     with pytest.raises(UnknownSyntax):
         client.update_item(TableName="tasks", Key=KEY, UpdateExpression=update, **THERE)
@@ -92,7 +101,9 @@ def test_reads_that_are_not_consistent_are_refused(client: FakeClient) -> None:
 
 
 @pytest.mark.parametrize("names", [{"#kind": "kind", "#more": "more"}, {}])
-def test_names_that_are_unused_or_missing_are_refused(client: FakeClient, names: dict[str, str]) -> None:
+def test_names_that_are_unused_or_missing_are_refused(
+    client: FakeClient, names: dict[str, str]
+) -> None:
     with pytest.raises(ClientError) as refused:
         client.put_item(TableName="tasks", Item=KEY, **{**NEW, "ExpressionAttributeNames": names})
     assert code_of(refused) == "ValidationException"
@@ -108,7 +119,9 @@ def test_a_key_is_never_changed(client: FakeClient) -> None:
 def test_a_failed_condition_brings_the_item_back_where_it_is_asked_for(client: FakeClient) -> None:
     put(client, v={"N": "1"})
     with pytest.raises(ClientError) as refused:
-        client.put_item(TableName="tasks", Item=KEY, ReturnValuesOnConditionCheckFailure="ALL_OLD", **NEW)
+        client.put_item(
+            TableName="tasks", Item=KEY, ReturnValuesOnConditionCheckFailure="ALL_OLD", **NEW
+        )
     assert (code_of(refused), refused.value.response["Item"]) == (  # type: ignore[typeddict-item]
         "ConditionalCheckFailedException",
         {**KEY, "v": {"N": "1"}},
@@ -137,13 +150,16 @@ def test_a_check_decides_over_a_transaction_and_changes_nothing(client: FakeClie
     assert client.get_item(TableName="tasks", Key=KEY, ConsistentRead=True) == {"Item": KEY}
     with pytest.raises(ClientError):
         client.transact_write_items(
-            TransactItems=[{"Put": {"TableName": "tasks", "Item": other}}, present], ClientRequestToken="b"
+            TransactItems=[{"Put": {"TableName": "tasks", "Item": other}}, present],
+            ClientRequestToken="b",
         )
     assert client.get_item(TableName="tasks", Key=other, ConsistentRead=True) == {}
     assert client.get_item(TableName="dlq", Key=other, ConsistentRead=True) == {}
 
 
-def test_a_repeated_transaction_is_known_by_its_token_for_ten_minutes(client: FakeClient, clock: Clock) -> None:
+def test_a_repeated_transaction_is_known_by_its_token_for_ten_minutes(
+    client: FakeClient, clock: Clock
+) -> None:
     parts = [{"Put": {"TableName": "tasks", "Item": KEY, **NEW}}]
     client.transact_write_items(TransactItems=parts, ClientRequestToken="a")
     client.transact_write_items(TransactItems=parts, ClientRequestToken="a")
@@ -158,7 +174,8 @@ def test_one_token_is_for_one_transaction(client: FakeClient) -> None:
     )
     with pytest.raises(ClientError) as refused:
         client.transact_write_items(
-            TransactItems=[{"Put": {"TableName": "tasks", "Item": KEY, **THERE}}], ClientRequestToken="a"
+            TransactItems=[{"Put": {"TableName": "tasks", "Item": KEY, **THERE}}],
+            ClientRequestToken="a",
         )
     assert code_of(refused) == "IdempotentParameterMismatchException"
 

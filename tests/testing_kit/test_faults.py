@@ -44,7 +44,9 @@ def test_a_lost_request_is_not_carried_out(client: "DynamoDBClient", table: str)
     assert keys(client, table) == {"second"}
 
 
-def test_a_request_whose_answer_is_lost_is_carried_out(client: "DynamoDBClient", table: str) -> None:
+def test_a_request_whose_answer_is_lost_is_carried_out(
+    client: "DynamoDBClient", table: str
+) -> None:
     with FaultScript(client) as faults:
         faults.lose_answer("PutItem", nth=2)
         put(client, table, "first")
@@ -87,17 +89,27 @@ def put_twice(client: "DynamoDBClient", table: str) -> None:
     condition = "attribute_not_exists(pk)"
     client.transact_write_items(
         TransactItems=[
-            {"Put": {"TableName": table, "Item": {"pk": {"S": key}}, "ConditionExpression": condition}}
+            {
+                "Put": {
+                    "TableName": table,
+                    "Item": {"pk": {"S": key}},
+                    "ConditionExpression": condition,
+                }
+            }
             for key in ("new", "there")
         ]
     )
 
 
 def shape(value: object) -> object:
-    """The keys and types of a parsed response, without its values, and without what the engines disagree on."""
+    """The keys and types of a parsed response, without its values, and without what the engines
+    disagree on.
+    """
     match value:
         case dict():
-            left_out = {"HTTPHeaders", "RetryAttempts"} | ({"Message"} if "Error" in value else set())
+            left_out = {"HTTPHeaders", "RetryAttempts"} | (
+                {"Message"} if "Error" in value else set()
+            )
             return {key: shape(item) for key, item in value.items() if key not in left_out}
         case list():
             return [shape(item) for item in value]
@@ -105,7 +117,9 @@ def shape(value: object) -> object:
             return type(value)
 
 
-def test_a_cancelled_transaction_looks_like_a_real_one(client: "DynamoDBClient", table: str) -> None:
+def test_a_cancelled_transaction_looks_like_a_real_one(
+    client: "DynamoDBClient", table: str
+) -> None:
     put(client, table, "there")
     with pytest.raises(ClientError) as real:
         put_twice(client, table)
@@ -120,7 +134,9 @@ def test_a_cancelled_transaction_looks_like_a_real_one(client: "DynamoDBClient",
     assert keys(client, table) == {"there"}
 
 
-def test_a_failed_condition_gives_the_item_that_the_script_names(client: "DynamoDBClient", table: str) -> None:
+def test_a_failed_condition_gives_the_item_that_the_script_names(
+    client: "DynamoDBClient", table: str
+) -> None:
     with FaultScript(client) as faults:
         faults.add(Rejects("ConditionalCheckFailedException", item={"pk": {"S": "there"}}))
         with pytest.raises(client.exceptions.ConditionalCheckFailedException) as caught:
@@ -189,18 +205,25 @@ def test_a_dead_network_stays_dead(client: "DynamoDBClient", table: str) -> None
     assert keys(client, table) == {"first"}
 
 
-def test_every_request_is_recorded_with_its_parameters(client: "DynamoDBClient", table: str) -> None:
+def test_every_request_is_recorded_with_its_parameters(
+    client: "DynamoDBClient", table: str
+) -> None:
     with FaultScript(client) as faults:
         put(client, table, "first")
         keys(client, table)
     put(client, table, "after the script")
 
-    assert [(request.number, request.operation) for request in faults.requests] == [(1, "PutItem"), (2, "Scan")]
+    assert [(request.number, request.operation) for request in faults.requests] == [
+        (1, "PutItem"),
+        (2, "Scan"),
+    ]
     assert faults.requests[0].params["Item"] == {"pk": {"S": "first"}}
     assert faults.count("Scan") == 1
 
 
-def test_a_lost_request_and_an_interleaving_meet_at_one_request(client: "DynamoDBClient", table: str) -> None:
+def test_a_lost_request_and_an_interleaving_meet_at_one_request(
+    client: "DynamoDBClient", table: str
+) -> None:
     with FaultScript(client) as faults:
         faults.interleave(lambda: put(client, table, "theirs"))
         faults.add(LosesRequest())

@@ -1,4 +1,6 @@
-"""The pytest fixture `local_rdq`, on both of its stores, and what its assertions tell when they fail."""
+"""The pytest fixture `local_rdq`, on both of its stores, and what its assertions tell when they
+fail.
+"""
 
 import subprocess
 import sys
@@ -13,7 +15,12 @@ from rdq_core.errors import ConfigInvalid, NotRegistered, StoreFailed
 from rdq_core.testing.embedded import Embedded, in_memory
 from tests.support.processes import HANGS
 
-QUEUES = {"billing": {"retry": {"max_attempts": 5, "initial_backoff": "1h", "max_backoff": "7d"}, "index_shards": 2}}
+QUEUES = {
+    "billing": {
+        "retry": {"max_attempts": 5, "initial_backoff": "1h", "max_backoff": "7d"},
+        "index_shards": 2,
+    }
+}
 
 
 @pytest.fixture(params=["memory", "moto"])
@@ -81,10 +88,14 @@ def test_it(local_rdq):
 
 @pytest.mark.parametrize("store", ["memory", "moto"])
 def test_a_test_that_forgets_to_drain_is_told(tmp_path: Path, store: str) -> None:
-    (tmp_path / "conftest.py").write_text(f"import pytest\n\n@pytest.fixture\ndef rdq_store():\n    return {store!r}\n")
+    (tmp_path / "conftest.py").write_text(
+        f"import pytest\n\n@pytest.fixture\ndef rdq_store():\n    return {store!r}\n"
+    )
     (tmp_path / "test_forgetful.py").write_text(FORGETFUL)
     command = [sys.executable, "-m", "pytest", "-q", str(tmp_path)]
-    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANGS, check=False).stdout
+    told = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=HANGS, check=False
+    ).stdout
     assert "1 passed, 1 error" in told
     assert "AssertionError: fail_next('charge') had no effect: no attempt was run since" in told
 
@@ -118,7 +129,9 @@ def test_spans_without_a_unit_are_refused_by_their_name(local_rdq: Embedded) -> 
 
 
 def test_three_days_of_failures_need_not_be_counted(local_rdq: Embedded) -> None:
-    local_rdq.configure("billing", {"retry": {"max_attempts": 50, "initial_backoff": "1h", "max_backoff": "6h"}})
+    local_rdq.configure(
+        "billing", {"retry": {"max_attempts": 50, "initial_backoff": "1h", "max_backoff": "6h"}}
+    )
     task_id = submitted(local_rdq)
     local_rdq.fail_next("charge", ConnectionError("gone"), times=14)
     local_rdq.drain(horizon=timedelta(days=4))
@@ -142,14 +155,18 @@ def test_waits_that_are_others_are_told_beside_those_expected(local_rdq: Embedde
         local_rdq.history(task_id).waited("1h", timedelta(hours=3))
 
 
-def test_failures_go_through_the_rules_of_signals_and_are_met_in_their_order(local_rdq: Embedded) -> None:
+def test_failures_go_through_the_rules_of_signals_and_are_met_in_their_order(
+    local_rdq: Embedded,
+) -> None:
     task_id = submitted(local_rdq)
     local_rdq.fail_next("charge", RetryAfter("3h", "asked_to_wait"))
     local_rdq.fail_next("charge", Abort("declined", "no"))
     local_rdq.drain()
     local_rdq.history(task_id).failed(code="asked_to_wait", permanent=False).pending(due_in="3h")
     local_rdq.drain(horizon="3h")
-    local_rdq.history(task_id).failed(times=1).failed(code="declined", permanent=True).dead("declined")
+    local_rdq.history(task_id).failed(times=1).failed(code="declined", permanent=True).dead(
+        "declined"
+    )
 
 
 def test_a_failure_is_met_by_its_handler_alone_and_by_async_ones_too(local_rdq: Embedded) -> None:
@@ -171,7 +188,9 @@ def test_nothing_moves_before_its_time(local_rdq: Embedded) -> None:
     assert local_rdq.clock.now() == start + timedelta(hours=2)
 
 
-def test_work_that_waits_for_something_else_than_time_does_not_hold_the_drain_for_ever(local_rdq: Embedded) -> None:
+def test_work_that_waits_for_something_else_than_time_does_not_hold_the_drain_for_ever(
+    local_rdq: Embedded,
+) -> None:
     task_id = submitted(local_rdq)
     local_rdq.parts.queues.pause("billing", paused=True, now=local_rdq.clock.now())
     assert local_rdq.drain(horizon="30d").total.claimed == 0
@@ -197,7 +216,9 @@ def test_a_configuration_that_would_be_refused_is_refused(local_rdq: Embedded) -
         local_rdq.configure("billing", {"retry": {"max_atempts": 3}})
 
 
-def test_requests_are_lost_as_the_script_says_and_no_wait_is_real(local_rdq: Embedded, rdq_store: str) -> None:
+def test_requests_are_lost_as_the_script_says_and_no_wait_is_real(
+    local_rdq: Embedded, rdq_store: str
+) -> None:
     if rdq_store == "memory":
         with pytest.raises(RuntimeError, match="moto"):
             local_rdq.faults()
@@ -217,17 +238,28 @@ def test_requests_are_lost_as_the_script_says_and_no_wait_is_real(local_rdq: Emb
     [
         (lambda history: history.succeeded(), "attempt 1: expected an attempt that succeeded"),
         (lambda history: history.failed(KeyError), "attempt 1: expected an error of type KeyError"),
-        (lambda history: history.failed(code="declined"), "attempt 1: expected an error with the code declined"),
+        (
+            lambda history: history.failed(code="declined"),
+            "attempt 1: expected an error with the code declined",
+        ),
         (lambda history: history.failed(permanent=True), "attempt 1: expected permanent"),
         (lambda history: history.lapsed(), "attempt 1: expected a lease that ended"),
-        (lambda history: history.failed(times=3), "attempt 2: expected one more attempt, which failed"),
+        (
+            lambda history: history.failed(times=3),
+            "attempt 2: expected one more attempt, which failed",
+        ),
         (lambda history: history.dead(), "expected DEAD"),
         (lambda history: history.pending(), "expected no more attempts"),
-        (lambda history: history.failed(times=2).pending(due_in="1s"), "attempt 2: expected due in 1s"),
+        (
+            lambda history: history.failed(times=2).pending(due_in="1s"),
+            "attempt 2: expected due in 1s",
+        ),
         (lambda history: history.waited("1m"), "expected waits of 1m"),
     ],
 )
-def test_what_is_not_so_is_told_with_the_whole_history(rdq_registry: Registry, says: Any, wanted: str) -> None:
+def test_what_is_not_so_is_told_with_the_whole_history(
+    rdq_registry: Registry, says: Any, wanted: str
+) -> None:
     local = in_memory(QUEUES, registry=rdq_registry)
     task_id = submitted(local)
     local.fail_next("charge", OSError("no such host"), times=2)
@@ -235,7 +267,9 @@ def test_what_is_not_so_is_told_with_the_whole_history(rdq_registry: Registry, s
     with pytest.raises(AssertionError) as told:
         says(local.history(task_id))
     assert str(told.value).startswith(wanted)
-    assert "2. 2026-07-20 13:00:00 RETRYABLE_FAILURE OSError (task_failed): no such host" in str(told.value)
+    assert "2. 2026-07-20 13:00:00 RETRYABLE_FAILURE OSError (task_failed): no such host" in str(
+        told.value
+    )
 
 
 def test_a_test_without_handlers_is_told_how_to_give_them() -> None:

@@ -42,7 +42,9 @@ def test_threads_that_race_for_one_write_have_one_winner(moto: Engine) -> None:
     assert [winners(client, table, f"round {n}") for n in range(40)] == [1] * 40
 
 
-def test_an_action_waits_until_the_one_before_it_is_done(moto: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_action_waits_until_the_one_before_it_is_done(
+    moto: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inside: list[str] = []
     overlaps: list[list[str]] = []
     client = moto.dynamodb

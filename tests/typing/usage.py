@@ -1,11 +1,23 @@
-"""How programs use rdq's types. A line that ends in `# error` must fail every type checker, any other must pass."""
+"""How programs use rdq's types. A line that ends in `# error` must fail every type checker, any
+other must pass.
+"""
 # pyright: strict, reportUnusedExpression=false, reportMatchNotExhaustive=false
 
 from typing import assert_type
 
 from pydantic import BaseModel
 
-from rdq_core import Deferred, Done, Rdq, Receipt, Registry, TaskContext, TaskDefinition, TaskResult, task
+from rdq_core import (
+    Deferred,
+    Done,
+    Rdq,
+    Receipt,
+    Registry,
+    TaskContext,
+    TaskDefinition,
+    TaskResult,
+    task,
+)
 
 
 class Mail(BaseModel):

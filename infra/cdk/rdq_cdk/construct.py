@@ -21,9 +21,11 @@ _TABLES: Final = ("tasks", "dlq", "control", "audit")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What may differ between stages. `package` is what `make package` has built for this architecture.
+    """What may differ between stages. `package` is what `make package` has built for this
+    architecture.
 
-    `sweeper_concurrency` reserves so much for the sweeper; None reserves none. `alarm_email` gets the alarms.
+    `sweeper_concurrency` reserves so much for the sweeper; None reserves none. `alarm_email` gets
+    the alarms.
     """
 
     package: str | Path
@@ -46,7 +48,9 @@ class Options:
             "DeletionProtection": str(self.deletion_protection).lower(),
             "CreateBodyBucket": str(self.body_bucket).lower(),
             "ScheduleState": "ENABLED" if self.schedule_enabled else "DISABLED",
-            "SweeperConcurrency": -1 if self.sweeper_concurrency is None else self.sweeper_concurrency,
+            "SweeperConcurrency": -1
+            if self.sweeper_concurrency is None
+            else self.sweeper_concurrency,
             "LogRetentionDays": self.log_retention_days,
             "AlarmEmail": self.alarm_email,
             "DeadLetterThreshold": self.dead_letter_threshold,
@@ -59,7 +63,9 @@ class Options:
 
 
 class Rdq(Construct):
-    """One stage of rdq. There can be one in a stack, whose name begins the names of its tables and functions."""
+    """One stage of rdq. There can be one in a stack, whose name begins the names of its tables and
+    functions.
+    """
 
     def __init__(self, scope: Construct, construct_id: str, options: Options) -> None:
         super().__init__(scope, construct_id)
@@ -70,13 +76,15 @@ class Rdq(Construct):
             "CodeBucket": code.s3_bucket_name,
             "CodeKey": code.s3_object_key,
         }
-        self.template = include.CfnInclude(self, "Template", template_file=written(template), parameters=parameters)
+        self.template = include.CfnInclude(
+            self, "Template", template_file=written(template), parameters=parameters
+        )
         self._has_bucket = options.body_bucket
         self._handlers_at = _place_of_handlers(template)
         self._queues: dict[str, Any] = {}
         self._handler_arns: list[str] = []
 
-    # -- queues -------------------------------------------------------------------------------------------------------
+    # -- queues ------------------------------------------------------------------------------------
 
     def add_queue(
         self,
@@ -85,10 +93,12 @@ class Rdq(Construct):
         *,
         handlers: Mapping[str, lambda_.IFunction] | None = None,
     ) -> None:
-        """Declare a queue with this configuration, and let sweepers invoke its handlers, by their refs.
+        """Declare a queue with this configuration, and let sweepers invoke its handlers, by their
+        refs.
 
-        What a handler needs beside its function is given in `config`, under `handlers` and the same ref. A queue that
-        is taken out again is deleted when it is empty; one that holds tasks stays as it is.
+        What a handler needs beside its function is given in `config`, under `handlers` and the same
+        ref. A queue that is taken out again is deleted when it is empty; one that holds tasks stays
+        as it is.
         """
         declared = dict(config or {})
         refs = {ref: dict(value) for ref, value in declared.pop("handlers", {}).items()}
@@ -108,7 +118,9 @@ class Rdq(Construct):
         if function.function_arn not in self._handler_arns:
             self._handler_arns.append(function.function_arn)
         policy = self.template.get_resource("SweeperPolicy")
-        policy.add_property_override(f"PolicyDocument.Statement.{self._handlers_at}", self._handlers_statement())
+        policy.add_property_override(
+            f"PolicyDocument.Statement.{self._handlers_at}", self._handlers_statement()
+        )
 
     def _handlers_statement(self) -> dict[str, Any]:
         return {
@@ -118,7 +130,7 @@ class Rdq(Construct):
             "Resource": self._handler_arns,
         }
 
-    # -- grants -------------------------------------------------------------------------------------------------------
+    # -- grants ------------------------------------------------------------------------------------
 
     def grant_submit(self, role: iam.IRole) -> None:
         """Let a role submit tasks, follow and cancel them."""
@@ -141,20 +153,27 @@ class Rdq(Construct):
         if self.node.try_find_child(name) is None:
             role.add_managed_policy(iam.ManagedPolicy.from_managed_policy_arn(self, name, arn))
 
-    # -- what others need ---------------------------------------------------------------------------------------------
+    # -- what others need --------------------------------------------------------------------------
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that a program needs to find tables and bucket, for its Lambda function or container."""
+        """The variables that a program needs to find tables and bucket, for its Lambda function or
+        container.
+        """
         names = {f"RDQ_{name.upper()}_TABLE": f"{name.capitalize()}Table" for name in _TABLES}
         if self._has_bucket:
             names["RDQ_BODY_BUCKET"] = "BodyBucket"
-        return {variable: self.template.get_resource(resource).ref for variable, resource in names.items()}
+        return {
+            variable: self.template.get_resource(resource).ref
+            for variable, resource in names.items()
+        }
 
     @cached_property
     def alarm_topic(self) -> sns.ITopic:
         """Where alarms go."""
-        return sns.Topic.from_topic_arn(self, "AlarmTopic", self.template.get_resource("AlarmTopic").ref)
+        return sns.Topic.from_topic_arn(
+            self, "AlarmTopic", self.template.get_resource("AlarmTopic").ref
+        )
 
     @cached_property
     def ops_function(self) -> lambda_.IFunction:
@@ -166,4 +185,6 @@ class Rdq(Construct):
 def _place_of_handlers(template: Mapping[str, Any]) -> int:
     """Where in the sweeper's policy the functions are named that it may invoke."""
     statements = template["Resources"]["SweeperPolicy"]["Properties"]["PolicyDocument"]["Statement"]
-    return next(place for place, each in enumerate(statements) if "HasHandlers" in each.get("Fn::If", ()))
+    return next(
+        place for place, each in enumerate(statements) if "HasHandlers" in each.get("Fn::If", ())
+    )

@@ -1,4 +1,6 @@
-"""Findings of cdk-nag's AWS Solutions rules that stand in rdq's own resources, each with its reason."""
+"""Findings of cdk-nag's AWS Solutions rules that stand in rdq's own resources, each with its
+reason.
+"""
 
 from typing import Final
 

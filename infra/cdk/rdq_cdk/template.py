@@ -1,6 +1,7 @@
 """The SAM template as CloudFormation understands it without a transform.
 
-The construct is made of it, so both ways of deploying create the same system, and there is nothing to keep in step.
+The construct is made of it, so both ways of deploying create the same system, and there is nothing
+to keep in step.
 """
 
 import json
@@ -48,12 +49,15 @@ class _NoPolicies:
 def source() -> dict[str, Any]:
     """The template as it is written."""
     path = _SHIPPED if _SHIPPED.exists() else _IN_REPOSITORY
-    template: dict[str, Any] = yaml.load(path.read_text("utf-8"), _Loader)  # noqa: S506 - a safe loader with functions
+    # a safe loader with functions
+    template: dict[str, Any] = yaml.load(path.read_text("utf-8"), _Loader)  # noqa: S506
     return template
 
 
 def translated() -> dict[str, Any]:
-    """The template with its functions as Lambda's own resources. The translator wants a region, whichever."""
+    """The template with its functions as Lambda's own resources. The translator wants a region,
+    whichever.
+    """
     os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")
     template: dict[str, Any] = transform(source(), {}, _NoPolicies())
     return template

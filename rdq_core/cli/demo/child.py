@@ -1,6 +1,7 @@
 """A worker of the demo, which ends when the demo does, however that came about.
 
-Its standard input is a pipe that nobody writes to: it ends with the demo's process, by a SIGKILL too.
+Its standard input is a pipe that nobody writes to: it ends with the demo's process, by a SIGKILL
+too.
 """
 
 import os

@@ -29,8 +29,12 @@ def register(app: typer.Typer) -> None:
 def demo(
     screen: Screen,
     *,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave it running afterwards, to look around.")] = False,
-    deliveries: Annotated[str | None, typer.Option(hidden=True, help="Other webhooks, one a line.")] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave it running afterwards, to look around.")
+    ] = False,
+    deliveries: Annotated[
+        str | None, typer.Option(hidden=True, help="Other webhooks, one a line.")
+    ] = None,
 ) -> int | None:
     """See calls fail, be retried, die and be sent back.
 
@@ -65,14 +69,22 @@ def demo(
 
 def _next(*, keep: bool) -> list[str]:
     if keep:
-        return [f"it runs on until Ctrl-C; in another terminal:  . {_ENV_FILE}", "then:  rdq dlq groups webhooks"]
-    return ["next: rdq demo --keep      then, in another terminal:", f"      . {_ENV_FILE}; rdq dlq groups webhooks"]
+        return [
+            f"it runs on until Ctrl-C; in another terminal:  . {_ENV_FILE}",
+            "then:  rdq dlq groups webhooks",
+        ]
+    return [
+        "next: rdq demo --keep      then, in another terminal:",
+        f"      . {_ENV_FILE}; rdq dlq groups webhooks",
+    ]
 
 
 def _wait_until_interrupted(environment: Mapping[str, str]) -> None:
     """Leave everything running, with what other terminals need in a file, until Ctrl-C or SIGTERM."""
     _ENV_FILE.parent.mkdir(exist_ok=True)
-    _ENV_FILE.write_text(exports(environment, commands=Path(sys.executable).parent), encoding="utf-8")
+    _ENV_FILE.write_text(
+        exports(environment, commands=Path(sys.executable).parent), encoding="utf-8"
+    )
     sys.stdout.flush()
     try:
         with until_signalled() as done:
@@ -97,4 +109,6 @@ def _sample() -> Path:
     for folder in (beside, Path.cwd() / _SAMPLE):
         if (folder / "deliveries.jsonl").is_file():
             return folder
-    raise InputInvalid("demo", f"needs {_SAMPLE} of rdq's repository", hint="clone it, and run make demo there")
+    raise InputInvalid(
+        "demo", f"needs {_SAMPLE} of rdq's repository", hint="clone it, and run make demo there"
+    )

@@ -1,4 +1,6 @@
-"""Which of the workers' events are worth telling: the first of each kind, with the rule that decided."""
+"""Which of the workers' events are worth telling: the first of each kind, with the rule that
+decided.
+"""
 
 import threading
 import time
@@ -14,7 +16,13 @@ from rdq_core.engine.ports import TaskStore
 _MOST: Final = 7
 _ALWAYS_TOLD: Final = frozenset({"died", "lapsed"})
 _ENDS: Final = frozenset(
-    {EventName.SUCCEEDED, EventName.RETRY_SCHEDULED, EventName.DEAD_LETTERED, EventName.RELEASED, EventName.LOST}
+    {
+        EventName.SUCCEEDED,
+        EventName.RETRY_SCHEDULED,
+        EventName.DEAD_LETTERED,
+        EventName.RELEASED,
+        EventName.LOST,
+    }
 )
 
 
@@ -29,7 +37,8 @@ class Moment:
 
     def line(self) -> str:
         """The moment on one line of 80 columns."""
-        text = self.text if len(self.text) <= 50 else f"{self.text[:49]}…"  # noqa: PLR2004 - the column's width
+        # the column's width
+        text = self.text if len(self.text) <= 50 else f"{self.text[:49]}…"  # noqa: PLR2004
         return f"  {self.seconds:>4.1f}s  {text:<50} {self.rule or ''}".rstrip()
 
 
@@ -58,7 +67,11 @@ class Moments:
 
     def hear(self, worker: WorkerProcess, event: Mapping[str, Any]) -> None:
         """An event of a worker's log."""
-        name, task_id, attempt_no = event.get("event"), str(event.get("task_id")), event.get("attempt_no") or 0
+        name, task_id, attempt_no = (
+            event.get("event"),
+            str(event.get("task_id")),
+            event.get("attempt_no") or 0,
+        )
         if name == EventName.CLAIMED:
             with self._lock:
                 was_running = task_id in self._running
@@ -76,7 +89,9 @@ class Moments:
         """A worker has ended by itself, and another one was started."""
         with self._lock:
             held = sum(pid == worker.pid for pid in self._running.values())
-        text = f"worker {worker.number} died (exit {worker.exit_code}) with {held} running; restarted"
+        text = (
+            f"worker {worker.number} died (exit {worker.exit_code}) with {held} running; restarted"
+        )
         self._add(("died", worker.pid), text, None, None)
 
     def _ended(self, event: Mapping[str, Any], name: str, task_id: str, attempt_no: int) -> None:
@@ -86,7 +101,9 @@ class Moments:
             self._add(("late success",), f"delivered at attempt {attempt_no}", rule, task_id)
         elif name == EventName.RETRY_SCHEDULED and self._is_new(kind):
             wait = (event.get("delay_ms") or 0) / 1000
-            self._add(kind, f"{self._why(task_id, attempt_no, 34)}, again in {wait:.1f} s", rule, task_id)
+            self._add(
+                kind, f"{self._why(task_id, attempt_no, 34)}, again in {wait:.1f} s", rule, task_id
+            )
         elif name == EventName.DEAD_LETTERED and self._is_new(kind):
             how = "dead at once" if attempt_no == 1 else f"dead after {attempt_no}"
             self._add(kind, f"{self._why(task_id, attempt_no, 34)}, {how}", rule, task_id)
@@ -107,9 +124,15 @@ class Moments:
 
     def _attempt(self, task_id: str, attempt_no: int) -> Attempt | None:
         task = self.store.get(task_id) if self.store else None
-        return None if task is None else next((each for each in task.attempts if each.attempt_no == attempt_no), None)
+        return (
+            None
+            if task is None
+            else next((each for each in task.attempts if each.attempt_no == attempt_no), None)
+        )
 
-    def _add(self, kind: tuple[object, ...], text: str, rule: str | None, task_id: str | None) -> None:
+    def _add(
+        self, kind: tuple[object, ...], text: str, rule: str | None, task_id: str | None
+    ) -> None:
         with self._lock:
             if kind in self._kinds:
                 return

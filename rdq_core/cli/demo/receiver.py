@@ -1,6 +1,8 @@
-"""The demo's webhook receiver: it alone decides what happens to a delivery, and its log is the oracle.
+"""The demo's webhook receiver: it alone decides what happens to a delivery, and its log is the
+oracle.
 
-rdq sees neither the table nor the log. An account's answers are given to each delivery in turn; the last one repeats.
+rdq sees neither the table nor the log. An account's answers are given to each delivery in turn; the
+last one repeats.
 """
 
 import hashlib
@@ -44,7 +46,9 @@ class Receiver:
         self._log: list[Request] = []
         self.closing = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _handler_of(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, args=[0.02], name="receiver", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=[0.02], name="receiver", daemon=True
+        )
         self._thread.start()
 
     @property
@@ -69,7 +73,9 @@ class Receiver:
             answers = self._table.get(account, [ACCEPT])
             answer = answers[min(self._seen[task_id], len(answers) - 1)]
             self._seen[task_id] += 1
-            self._log.append(Request(task_id, attempt_no, account, hashlib.sha256(body).hexdigest(), answer))
+            self._log.append(
+                Request(task_id, attempt_no, account, hashlib.sha256(body).hexdigest(), answer)
+            )
             return answer
 
     def __enter__(self) -> Self:
@@ -124,7 +130,8 @@ def _handler_of(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's signature
+        # the library's signature
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             """Requests are told by the story, not line by line."""
 
     return Handler

@@ -1,4 +1,6 @@
-"""What the demo plays on: an engine in this process, the receiver, and worker processes that are started again."""
+"""What the demo plays on: an engine in this process, the receiver, and worker processes that are
+started again.
+"""
 
 import json
 import subprocess
@@ -15,7 +17,7 @@ import yaml
 from rdq_core.cli.demo.receiver import Receiver
 from rdq_core.cli.local import served, settings
 from rdq_core.config.document import parse_document
-from rdq_core.engine.audit import Principal
+from rdq_core.engine.auditor import Principal
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import Parts, connect
 
@@ -95,7 +97,9 @@ class Stage:
             opening.enter_context(settings(self.environment))
             self.parts = self._with_queue()
             opening.callback(self._stop_workers)
-            self._workers += [WorkerProcess(number + 1, self.folder, self._on_event) for number in range(WORKERS)]
+            self._workers += [
+                WorkerProcess(number + 1, self.folder, self._on_event) for number in range(WORKERS)
+            ]
             self._open = opening.pop_all()
         return self
 

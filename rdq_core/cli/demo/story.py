@@ -1,4 +1,6 @@
-"""The demo's plot: calls fail, are retried, die, are understood and sent back; then both sides' books are compared."""
+"""The demo's plot: calls fail, are retried, die, are understood and sent back; then both sides'
+books are compared.
+"""
 
 import hashlib
 import json
@@ -64,14 +66,20 @@ class Story:
         self._compare()
         return self.facts
 
-    # -- acts ---------------------------------------------------------------------------------------------------
+    # -- acts --------------------------------------------------------------------------------------
 
     def _submit(self, deliveries: Path) -> None:
         with deliveries.open("rb") as stream:
             lines = list(
                 _keyed(
                     payload_lines(
-                        stream, Draft(queue=QUEUE, handler_ref=HANDLER, payload=b"", content_type="application/json")
+                        stream,
+                        Draft(
+                            queue=QUEUE,
+                            handler_ref=HANDLER,
+                            payload=b"",
+                            content_type="application/json",
+                        ),
                     )
                 )
             )
@@ -79,7 +87,9 @@ class Story:
         if report.rejected:
             first = report.rejected[0]
             raise InputInvalid(f"deliveries line {first.line}", first.message)
-        by_line = {line.number: line.draft.payload for line in lines if isinstance(line.draft, Draft)}
+        by_line = {
+            line.number: line.draft.payload for line in lines if isinstance(line.draft, Draft)
+        }
         for each in report.submitted:
             self.facts.payloads[each.id] = hashlib.sha256(by_line[each.line]).hexdigest()
         self._look(mark=True)
@@ -87,7 +97,9 @@ class Story:
     def _understand(self) -> None:
         self.facts.groups = self._parts.dead_letters().groups(QUEUE)
         dead = sum(group.count for group in self.facts.groups)
-        self._teller.say(f"dead: {counted(dead, 'task')} in {counted(len(self.facts.groups), 'group')}")
+        self._teller.say(
+            f"dead: {counted(dead, 'task')} in {counted(len(self.facts.groups), 'group')}"
+        )
         for group in self.facts.groups[:_MOST_GROUPS]:
             example = group.example
             self._teller.say(
@@ -95,18 +107,26 @@ class Story:
             )
 
     def _send_back(self) -> None:
-        """What the receiver's people could repair goes back; what is gone for good stays in the DLQ."""
+        """What the receiver's people could repair goes back; what is gone for good stays in the
+        DLQ.
+        """
         self._stage.receiver.mend()
         chosen = [group for group in self.facts.groups if group.example.code != _GONE]
         self.facts.dry_run = self._redrive(chosen, dry_run=True)
-        self._teller.say(f"the endpoints are mended; redrive --dry-run: {self.facts.dry_run.selected} would go back")
+        self._teller.say(
+            f"the endpoints are mended; redrive --dry-run: {self.facts.dry_run.selected} would go back"
+        )
         self.facts.redriven = self._redrive(chosen, dry_run=False)
-        self._teller.say(f"redrive --group ...: {self.facts.redriven.done} sent back, each with a full budget")
+        self._teller.say(
+            f"redrive --group ...: {self.facts.redriven.done} sent back, each with a full budget"
+        )
 
     def _redrive(self, groups: Sequence[Group], *, dry_run: bool) -> Mutation:
         total = Mutation(dry_run=dry_run)
         for group in groups:
-            ids = [entry.task_id for entry in self._dead() if entry.fingerprint == group.fingerprint]
+            ids = [
+                entry.task_id for entry in self._dead() if entry.fingerprint == group.fingerprint
+            ]
             part = self._parts.dead_letter_editor(claimed()).redrive(QUEUE, ids, dry_run=dry_run)
             total = replace(
                 total,
@@ -134,16 +154,22 @@ class Story:
 
     def _tell_verdict(self, verdict: Verdict, read_back: int) -> None:
         unsent = f", {verdict.unsent} unsent" if verdict.unsent else ""
-        each = "not each an attempt on record" if verdict.disagreements else "each an attempt on record"
+        each = (
+            "not each an attempt on record"
+            if verdict.disagreements
+            else "each an attempt on record"
+        )
         self._teller.say(
             f"store:    {verdict.submitted} submitted, {read_back} read back: {verdict.succeeded} succeeded,"
             f" {verdict.dead} dead, {verdict.submitted - read_back} lost"
         )
-        self._teller.say(f"receiver: {verdict.requests} requests, {each}; {verdict.lapsed} lapsed{unsent}")
+        self._teller.say(
+            f"receiver: {verdict.requests} requests, {each}; {verdict.lapsed} lapsed{unsent}"
+        )
         for problem in verdict.disagreements[:3]:
             self._teller.say(f"  DISAGREE: {problem}")
 
-    # -- watching -----------------------------------------------------------------------------------------------
+    # -- watching ----------------------------------------------------------------------------------
 
     def _settle(self) -> None:
         """Until every task has succeeded or is dead, and two readings say so."""
@@ -153,7 +179,9 @@ class Story:
             state = self._look()
             quiet = quiet + 1 if state.pending + state.in_flight == 0 else 0
             if time.monotonic() > give_up:
-                raise Unavailable(f"the demo's tasks did not settle within {_SETTLES_WITHIN:.0f} s: {state}")
+                raise Unavailable(
+                    f"the demo's tasks did not settle within {_SETTLES_WITHIN:.0f} s: {state}"
+                )
             time.sleep(_LOOK_EVERY)
         self._look(mark=True)
 
@@ -195,7 +223,9 @@ def document(facts: Facts, moments: Moments) -> dict[str, Any]:
 
 
 def _keyed(lines: Iterator[Line]) -> Iterator[Line]:
-    """Each delivery under its event's own id, where it has one: submitting it twice is submitting it once."""
+    """Each delivery under its event's own id, where it has one: submitting it twice is submitting
+    it once.
+    """
     for line in lines:
         if isinstance(line.draft, Draft) and (key := _event_id(line.draft.payload)):
             yield Line(line.number, replace(line.draft, key=key))

@@ -1,4 +1,6 @@
-"""How the demo is told: on a terminal with a live line of states, elsewhere in plain lines, or not at all."""
+"""How the demo is told: on a terminal with a live line of states, elsewhere in plain lines, or not
+at all.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -87,7 +89,8 @@ class Live:
         """Add the line."""
         self._lines.append(_fitted(line))
 
-    def state(self, state: State, *, mark: bool = False) -> None:  # noqa: ARG002 - it is always shown
+    # it is always shown
+    def state(self, state: State, *, mark: bool = False) -> None:  # noqa: ARG002
         """Move the bars."""
         self._state = state
 

@@ -1,4 +1,6 @@
-"""Store and receiver held against each other, task by task: nothing lost, every request an attempt on record."""
+"""Store and receiver held against each other, task by task: nothing lost, every request an attempt
+on record.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,8 +16,9 @@ from rdq_core.domain.task import Status, Task
 class Verdict:
     """What came of all tasks, and where the two accounts of it disagree.
 
-    `unsent` counts attempts without a request: a worker was killed before it got that far. `repeated` counts
-    deliveries that the receiver accepted more than once: at least once is what rdq promises.
+    `unsent` counts attempts without a request: a worker was killed before it got that far.
+    `repeated` counts deliveries that the receiver accepted more than once: at least once is what
+    rdq promises.
     """
 
     submitted: int
@@ -30,17 +33,33 @@ class Verdict:
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON shape, without the disagreements."""
-        names = ("submitted", "succeeded", "dead", "requests", "attempts", "lapsed", "unsent", "repeated")
+        names = (
+            "submitted",
+            "succeeded",
+            "dead",
+            "requests",
+            "attempts",
+            "lapsed",
+            "unsent",
+            "repeated",
+        )
         return {name: getattr(self, name) for name in names}
 
 
-def judge(submitted: Mapping[str, str], tasks: Mapping[str, Task | None], log: Sequence[Request]) -> Verdict:
-    """Compare. `submitted` gives the SHA-256 of each id's payload, `tasks` what the store answered for each."""
+def judge(
+    submitted: Mapping[str, str], tasks: Mapping[str, Task | None], log: Sequence[Request]
+) -> Verdict:
+    """Compare. `submitted` gives the SHA-256 of each id's payload, `tasks` what the store answered
+    for each.
+    """
     found = {task_id: task for task_id, task in tasks.items() if task is not None}
     attempts = [attempt for task in found.values() for attempt in task.attempts]
     accepted = Counter(request.task_id for request in log if request.answer == ACCEPT)
     by_task = _by_task(log)
-    problems = [f"the receiver saw {task_id}, which nobody submitted" for task_id in sorted(by_task.keys() - submitted)]
+    problems = [
+        f"the receiver saw {task_id}, which nobody submitted"
+        for task_id in sorted(by_task.keys() - submitted)
+    ]
     for task_id, sha256 in submitted.items():
         problems += _problems(task_id, sha256, found.get(task_id), by_task.get(task_id, ()))
     return Verdict(
@@ -63,19 +82,30 @@ def _by_task(log: Iterable[Request]) -> dict[str, list[Request]]:
     return by_task
 
 
-def _problems(task_id: str, sha256: str, task: Task | None, requests: Sequence[Request]) -> list[str]:
+def _problems(
+    task_id: str, sha256: str, task: Task | None, requests: Sequence[Request]
+) -> list[str]:
     if task is None:
         return [f"{task_id} is lost"]
-    problems = [] if task.status in (Status.SUCCEEDED, Status.DEAD) else [f"{task_id} is still {task.status}"]
+    problems = (
+        []
+        if task.status in (Status.SUCCEEDED, Status.DEAD)
+        else [f"{task_id} is still {task.status}"]
+    )
     numbers = [attempt.attempt_no for attempt in task.attempts]
     if numbers != list(range(1, len(numbers) + 1)):
         problems.append(f"{task_id} has attempts {numbers}")
     if any(request.sha256 != sha256 for request in requests):
         problems.append(f"{task_id} arrived changed")
     seen = Counter(request.attempt_no for request in requests)
-    problems += [f"{task_id}: attempt {number} made {times} requests" for number, times in seen.items() if times > 1]
     problems += [
-        f"{task_id}: request {number} is no attempt on record" for number in sorted(seen.keys() - set(numbers))
+        f"{task_id}: attempt {number} made {times} requests"
+        for number, times in seen.items()
+        if times > 1
+    ]
+    problems += [
+        f"{task_id}: request {number} is no attempt on record"
+        for number in sorted(seen.keys() - set(numbers))
     ]
     answers = {request.attempt_no: request.answer for request in requests}
     return problems + [
@@ -93,6 +123,8 @@ def _agree(attempt: Attempt, answer: str) -> bool:
 
 
 def _may_have_heard(attempt: Attempt) -> bool:
-    """False for a worker that was killed with the answer in hand, or that had given up waiting for it."""
+    """False for a worker that was killed with the answer in hand, or that had given up waiting for
+    it.
+    """
     gave_up = attempt.error is not None and "Timeout" in attempt.error.type
     return attempt.outcome is not Outcome.LEASE_EXPIRED and not gave_up

@@ -1,4 +1,6 @@
-"""What the engine needs from outside, as it would be read aloud. Stores and hosts implement it; the names are final."""
+"""What the engine needs from outside, as it would be read aloud. Stores and hosts implement it; the
+names are final.
+"""
 
 from rdq_core.engine.ports.host import (
     Clock,
@@ -14,7 +16,7 @@ from rdq_core.engine.ports.host import (
 from rdq_core.engine.ports.operations import (
     AuditLog,
     AuditRecord,
-    Chores,
+    BackgroundWork,
     CursorKey,
     JobStore,
     Phase,
@@ -23,17 +25,17 @@ from rdq_core.engine.ports.queues import (
     QueueSource,
     QueueStore,
     RateLimiter,
-    Wakefulness,
+    Reservations,
 )
 from rdq_core.engine.ports.tasks import (
     KEY_BUSY,
     Candidate,
     KeyBusy,
     Kind,
-    Leavings,
+    OrphanReport,
+    Orphans,
     Page,
     QueueCounts,
-    Remains,
     Submission,
     TaskStore,
 )
@@ -42,8 +44,8 @@ __all__ = [
     "KEY_BUSY",
     "AuditLog",
     "AuditRecord",
+    "BackgroundWork",
     "Candidate",
-    "Chores",
     "Clock",
     "CursorKey",
     "ErrorSink",
@@ -56,16 +58,16 @@ __all__ = [
     "JobStore",
     "KeyBusy",
     "Kind",
-    "Leavings",
+    "OrphanReport",
+    "Orphans",
     "Page",
     "Phase",
     "QueueCounts",
     "QueueSource",
     "QueueStore",
     "RateLimiter",
-    "Remains",
+    "Reservations",
     "Sleeper",
     "Submission",
     "TaskStore",
-    "Wakefulness",
 ]

@@ -1,4 +1,6 @@
-"""What a host brings: time and chance, names, the handlers that it can run, and who is told what happened."""
+"""What a host brings: time and chance, names, the handlers that it can run, and who is told what
+happened.
+"""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -69,12 +71,14 @@ class Invoker(Protocol):
     def handler(self, ref: str, settings: QueueSettings) -> "Handler":
         """The function that the queue's `handlers` name for `ref`, as a handler of this host.
 
-        Its `call` raises Undelivered where nothing was run, and Reported for a failure that the function tells of.
+        Its `call` raises Undelivered where nothing was run, and Reported for a failure that the
+        function tells of.
         """
         ...
 
     def hand_over(self, claim: Claim, settings: QueueSettings) -> None:
-        """Pass the claim on to the function that the queue names for the task's ref, which is to adopt it.
+        """Pass the claim on to the function that the queue names for the task's ref, which is to
+        adopt it.
 
         Raises Undelivered where it surely won't.
         """
@@ -85,10 +89,11 @@ class Invoker(Protocol):
 class Handler:
     """Code registered under a stable name.
 
-    `decode` makes the handler's input of the payload: InputInvalid means that it will never fit. `call` runs the
-    handler on it; what an `is_async` one answers is awaited on an event loop. `encode` makes a storable result of
-    what it returned: OutputInvalid means that it can't be one. `definition` has the options that a typed task was
-    defined with, as a layer of its queue's configuration; it is empty for a plain handler.
+    `decode` makes the handler's input of the payload: InputInvalid means that it will never fit.
+    `call` runs the handler on it; what an `is_async` one answers is awaited on an event loop.
+    `encode` makes a storable result of what it returned: OutputInvalid means that it can't be one.
+    `definition` has the options that a typed task was defined with, as a layer of its queue's
+    configuration; it is empty for a plain handler.
     """
 
     ref: str

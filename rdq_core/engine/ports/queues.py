@@ -1,4 +1,6 @@
-"""What is kept of each queue: its configuration, its rate limit's bucket, and whether a sweep of it is awake."""
+"""What is kept of each queue: its configuration, its rate limit's bucket, and whether a sweep of it
+is awake.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -12,17 +14,20 @@ class QueueSource(Protocol):
     """The queues' configuration as it is in force. A deleted queue counts as not configured."""
 
     def settings(self, queue: str, *, definition: Mapping[str, Any] | None = None) -> QueueSettings:
-        """The settings of a queue, at most one second old for sweeps. QueueNotFound when it isn't configured.
+        """The settings of a queue, at most one second old for sweeps. QueueNotFound when it isn't
+        configured.
 
-        `definition` has the options that a typed task was defined with, as a layer: they stand below what is declared
-        and above the defaults of its file. ConfigInvalid when they don't get along with what is declared.
+        `definition` has the options that a typed task was defined with, as a layer: they stand
+        below what is declared and above the defaults of its file. ConfigInvalid when they don't get
+        along with what is declared.
         """
         ...
 
     def for_submits(self, queue: str) -> QueueSettings:
         """The settings of a queue, at most one minute old. Raises as `settings` does.
 
-        What would refuse a submit, a queue that is unknown or being deleted, is never said from memory.
+        What would refuse a submit, a queue that is unknown or being deleted, is never said from
+        memory.
         """
         ...
 
@@ -32,10 +37,11 @@ class QueueSource(Protocol):
 
 
 class QueueStore(QueueSource, Protocol):
-    """Where the queues' configuration is kept, layer by layer, each write under the revision that its writer has read.
+    """Where the queues' configuration is kept, layer by layer, each write under the revision that
+    its writer has read.
 
-    A layer that says already what is written keeps its revision, so every write is safe to repeat. Queues that a write
-    doesn't name are never touched.
+    A layer that says already what is written keeps its revision, so every write is safe to repeat.
+    Queues that a write doesn't name are never touched.
 
         declared ── begin_delete ──► deleting ── end_delete ──► tombstone ── reopen ──► deleting
             ▲                            │                          │
@@ -43,8 +49,8 @@ class QueueStore(QueueSource, Protocol):
     """
 
     def stored(self, queue: str) -> StoredQueue | None:
-        """The layers of a queue, or its tombstone, read consistently; None when there is neither. CorruptItem when
-        unreadable.
+        """The layers of a queue, or its tombstone, read consistently; None when there is neither.
+        CorruptItem when unreadable.
         """
         ...
 
@@ -53,42 +59,65 @@ class QueueStore(QueueSource, Protocol):
         ...
 
     def put_declared(
-        self, queue: str, declared: Mapping[str, Any], file_defaults: Mapping[str, Any], *, expected_revision: int
+        self,
+        queue: str,
+        declared: Mapping[str, Any],
+        file_defaults: Mapping[str, Any],
+        *,
+        expected_revision: int,
     ) -> StoredQueue:
-        """Replace what is declared; override, pause and `shards_ever` survive. A new queue is at revision 0.
+        """Replace what is declared; override, pause and `shards_ever` survive. A new queue is at
+        revision 0.
 
-        A queue that is being deleted stays after all; of a deleted one only `shards_ever` and the revisions go on.
-        Raises ConfigConflict, showing both versions, when somebody has written the layer since it was read,
-        InputInvalid for a name that no queue can have, and ConfigInvalid for layers that contradict each other.
+        A queue that is being deleted stays after all; of a deleted one only `shards_ever` and the
+        revisions go on. Raises ConfigConflict, showing both versions, when somebody has written the
+        layer since it was read, InputInvalid for a name that no queue can have, and ConfigInvalid
+        for layers that contradict each other.
         """
         ...
 
     def put_owners(self, seen: StoredQueue, owners: tuple[str, ...]) -> bool:
-        """Say which resources of templates declare a queue; False, and nothing changed, when it isn't as seen."""
+        """Say which resources of templates declare a queue; False, and nothing changed, when it
+        isn't as seen.
+        """
         ...
 
-    def put_override(self, queue: str, override: Override | None, *, expected_revision: int) -> StoredQueue:
-        """Replace what people have set, None for nothing. Raises as `put_declared` does, and QueueNotFound."""
+    def put_override(
+        self, queue: str, override: Override | None, *, expected_revision: int
+    ) -> StoredQueue:
+        """Replace what people have set, None for nothing. Raises as `put_declared` does, and
+        QueueNotFound.
+        """
         ...
 
-    def pause(self, queue: str, *, paused: bool, now: datetime, reason: str | None = None) -> StoredQueue:
+    def pause(
+        self, queue: str, *, paused: bool, now: datetime, reason: str | None = None
+    ) -> StoredQueue:
         """Stop the queue's claims, or let them go on. Raises QueueNotFound."""
         ...
 
     def begin_delete(self, queue: str, *, now: datetime) -> StoredQueue:
-        """Refuse submits from now on. A queue that is being deleted stays as it is. Raises QueueNotFound."""
+        """Refuse submits from now on. A queue that is being deleted stays as it is. Raises
+        QueueNotFound.
+        """
         ...
 
     def note_look(self, seen: StoredQueue, *, now: datetime) -> bool:
-        """Be the one who looks for tasks in a queue that is leaving. False when somebody else has looked since."""
+        """Be the one who looks for tasks in a queue that is leaving. False when somebody else has
+        looked since.
+        """
         ...
 
     def end_delete(self, seen: StoredQueue, *, now: datetime) -> bool:
-        """Leave a tombstone of a queue that was being deleted when it was seen. False when it isn't any more."""
+        """Leave a tombstone of a queue that was being deleted when it was seen. False when it isn't
+        any more.
+        """
         ...
 
     def reopen(self, seen: StoredQueue, *, now: datetime) -> bool:
-        """Make a queue that is being deleted, from now on, of the tombstone seen. False when it has changed."""
+        """Make a queue that is being deleted, from now on, of the tombstone seen. False when it has
+        changed.
+        """
         ...
 
 
@@ -100,17 +129,19 @@ class RateLimiter(Protocol):
         ...
 
 
-class Wakefulness(Protocol):
-    """Which queues have a sweep that looks at every shard at least each second, so that nobody needs to start one."""
+class Reservations(Protocol):
+    """Which queues have a sweep that looks at every shard at least each second, so that nobody
+    needs to start one.
+    """
 
-    def stay_awake(self, queue: str, *, until: datetime) -> None:
+    def extend(self, queue: str, *, until: datetime) -> None:
         """Say that a sweep looks at the queue until then. Never shortens what another one has said."""
         ...
 
-    def fall_asleep(self, queue: str) -> None:
+    def release(self, queue: str) -> None:
         """Say that no sweep does: one that is awake all the same says so again within a second."""
         ...
 
-    def book(self, queue: str, *, now: datetime, until: datetime) -> bool:
+    def acquire(self, queue: str, *, now: datetime, until: datetime) -> bool:
         """Be the one who starts a sweep: False when one is awake, or somebody has just started one."""
         ...

@@ -1,8 +1,8 @@
 """Where tasks live, verb by verb. `MemoryStore` is the reference.
 
-Three families of errors come out of a `TaskStore`: `LeaseLost` when the caller's claim is not the present one
-(nothing was changed, nothing will be: stop the work), `TaskConflict` or `TaskNotFound` when a person's request does
-not fit the state, and `StoreFailed` when storage did not answer.
+Three families of errors come out of a `TaskStore`: `LeaseLost` when the caller's claim is not the
+present one (nothing was changed, nothing will be: stop the work), `TaskConflict` or `TaskNotFound`
+when a person's request does not fit the state, and `StoreFailed` when storage did not answer.
 """
 
 from collections import Counter
@@ -25,7 +25,9 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A stored task, and whether this submit stored it (False: it was there already, and is unchanged)."""
+    """A stored task, and whether this submit stored it (False: it was there already, and is
+    unchanged).
+    """
 
     task: Task
     created: bool
@@ -33,9 +35,11 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """An index entry that proposes a task for a claim. It may be outdated: the claim's condition decides.
+    """An index entry that proposes a task for a claim. It may be outdated: the claim's condition
+    decides.
 
-    `due_at` is when it becomes claimable: the next attempt of a waiting task, the lease's end of a claimed one.
+    `due_at` is when it becomes claimable: the next attempt of a waiting task, the lease's end of a
+    claimed one.
     """
 
     task_id: str
@@ -70,7 +74,9 @@ class QueueCounts:
 
 
 class KeyBusy(Enum):
-    """The answer to a claim whose concurrency key another task holds. Nothing was changed, and no attempt is spent."""
+    """The answer to a claim whose concurrency key another task holds. Nothing was changed, and no
+    attempt is spent.
+    """
 
     KEY_BUSY = "key busy"
 
@@ -89,8 +95,9 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Leavings:
-    """One page of what was looked at, in numbers: `found` are nobody's, `removed` those of them that were deleted.
+class OrphanReport:
+    """One page of what was looked at, in numbers: `found` are nobody's, `removed` those of them
+    that were deleted.
 
     `next` is the store's own handle, None after the last page.
     """
@@ -101,51 +108,63 @@ class Leavings:
     next: Any = None
 
 
-class Remains(Protocol):
+class Orphans(Protocol):
     """What tasks that are gone have left behind. Nothing of a live task is ever touched."""
 
     def clean_up(self, record: Mapping[str, Any]) -> None:
-        """Delete what the state row that a stream record tells of leaves behind. Others change nothing.
+        """Delete what the state row that a stream record tells of leaves behind. Others change
+        nothing.
 
         Records may come late, twice and in any order.
         """
         ...
 
-    def leavings(self, *, after: Any = None, dry_run: bool) -> Leavings:
+    def collect_orphans(self, *, after: Any = None, dry_run: bool) -> OrphanReport:
         """Look through one page of all that is stored, and delete what is proved to be nobody's."""
         ...
 
 
-class TaskStore(Remains, Protocol):
+class TaskStore(Orphans, Protocol):
     """Where tasks live. Each verb is atomic: it happens whole, with its history, or not at all."""
 
-    # -- submitting ---------------------------------------------------------------------------------------------
+    # -- submitting --------------------------------------------------------------------------------
 
     def submit(self, task: Task, *, shards: int) -> Submission:
-        """Store a new task, due at its `next_attempt_at` or at once, with the failures it already has in `attempts`.
+        """Store a new task, due at its `next_attempt_at` or at once, with the failures it already
+        has in `attempts`.
 
-        An id that exists in the same queue gives the stored task back, untouched, however far it has got; one whose
-        retention is over counts as absent. In another queue: TaskConflict. Bodies too large for this store:
-        InputInvalid, before anything is written. `shards` is the queue's `index_shards`.
+        An id that exists in the same queue gives the stored task back, untouched, however far it
+        has got; one whose retention is over counts as absent. In another queue: TaskConflict.
+        Bodies too large for this store: InputInvalid, before anything is written. `shards` is the
+        queue's `index_shards`.
         """
         ...
 
-    def submit_many(self, tasks: Sequence[Task], *, shards_of: Callable[[str], int]) -> list[Submission | RdqError]:
-        """`submit` for many, several at a time: what each would have answered or raised, in their order.
+    def submit_many(
+        self, tasks: Sequence[Task], *, shards_of: Callable[[str], int]
+    ) -> list[Submission | RdqError]:
+        """`submit` for many, several at a time: what each would have answered or raised, in their
+        order.
 
-        No task keeps another out, and all of it is safe to repeat. Once storage has failed, tasks whose turn had not
-        come are not tried, and say so. `shards_of` gives a queue's `index_shards`.
+        No task keeps another out, and all of it is safe to repeat. Once storage has failed, tasks
+        whose turn had not come are not tried, and say so. `shards_of` gives a queue's
+        `index_shards`.
         """
         ...
 
-    # -- claiming -----------------------------------------------------------------------------------------------
+    # -- claiming ----------------------------------------------------------------------------------
 
-    def candidates(self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None) -> Page[Candidate]:
-        """Tasks of one shard that become claimable by `until`, oldest due first, at most `limit` of them read."""
+    def candidates(
+        self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None
+    ) -> Page[Candidate]:
+        """Tasks of one shard that become claimable by `until`, oldest due first, at most `limit` of
+        them read.
+        """
         ...
 
     def claim(self, candidate: Candidate, grant: Grant) -> Claim | None:
-        """Lease a waiting task. None when it is no longer as the index said: somebody was faster, and nothing changed.
+        """Lease a waiting task. None when it is no longer as the index said: somebody was faster,
+        and nothing changed.
 
         Raises CorruptItem when the row can't be read by this version; the row is left as it is.
         """
@@ -154,19 +173,23 @@ class TaskStore(Remains, Protocol):
     def claim_keyed(self, candidate: Candidate, grant: Grant) -> Claim | KeyBusy | None:
         """Lease a waiting task that has a concurrency key, together with the key's slot.
 
-        A key is held exactly as long as a task of it is in flight, lapsed or not: KEY_BUSY then. Else as `claim`.
+        A key is held exactly as long as a task of it is in flight, lapsed or not: KEY_BUSY then.
+        Else as `claim`.
         """
         ...
 
     def renew(self, candidate: Candidate, *, now: datetime) -> None:
-        """Let what a long overdue task carries outside of its row live on, although nobody claims it.
+        """Let what a long overdue task carries outside of its row live on, although nobody claims
+        it.
 
         The task itself stays as it is. Raises CorruptItem when its row can't be read.
         """
         ...
 
     def lapsed(self, candidate: Candidate, *, now: datetime) -> Claim | None:
-        """The claim that still holds a task though its lease has ended; None when nobody's lapsed claim does."""
+        """The claim that still holds a task though its lease has ended; None when nobody's lapsed
+        claim does.
+        """
         ...
 
     def load(self, claim: Claim) -> Task:
@@ -177,7 +200,9 @@ class TaskStore(Remains, Protocol):
         ...
 
     def reclaim(self, lapsed: Claim, attempt: Attempt, grant: Grant) -> Claim | None:
-        """Lease a task anew whose holder let its lease lapse. `attempt` becomes history in the same write."""
+        """Lease a task anew whose holder let its lease lapse. `attempt` becomes history in the same
+        write.
+        """
         ...
 
     def dead_letter_lapsed(
@@ -190,22 +215,34 @@ class TaskStore(Remains, Protocol):
         fingerprint: str,
         expires_at: datetime | None,
     ) -> bool:
-        """Dead-letter a task whose lapsed lease spent the last of its budget. False when somebody was faster."""
-        ...
-
-    def release_lapsed(
-        self, lapsed: Claim, failure: Failure, grant: Grant, *, due_at: datetime, unreached: Unreached
-    ) -> bool:
-        """Give back a task that was handed over and never adopted: no budget is spent, no attempt recorded.
-
-        False when somebody was faster, the function itself included. `grant` marks the write, and leases nothing.
+        """Dead-letter a task whose lapsed lease spent the last of its budget. False when somebody
+        was faster.
         """
         ...
 
-    # -- by the holder of a claim: LeaseLost when the token is not the present one --------------------------------
+    def release_lapsed(
+        self,
+        lapsed: Claim,
+        failure: Failure,
+        grant: Grant,
+        *,
+        due_at: datetime,
+        unreached: Unreached,
+    ) -> bool:
+        """Give back a task that was handed over and never adopted: no budget is spent, no attempt
+        recorded.
+
+        False when somebody was faster, the function itself included. `grant` marks the write, and
+        leases nothing.
+        """
+        ...
+
+    # -- by the holder of a claim: LeaseLost when the token is not the present one -----------------
 
     def adopt(self, task_id: str, token: str, grant: Grant) -> Claim:
-        """Take over the claim of this token, which was handed over: under a new token, with the same fence."""
+        """Take over the claim of this token, which was handed over: under a new token, with the
+        same fence.
+        """
         ...
 
     def heartbeat(self, claim: Claim, lease_expires_at: datetime) -> None:
@@ -213,12 +250,20 @@ class TaskStore(Remains, Protocol):
         ...
 
     def complete(
-        self, claim: Claim, attempt: Attempt, result: Result, *, now: datetime, expires_at: datetime | None
+        self,
+        claim: Claim,
+        attempt: Attempt,
+        result: Result,
+        *,
+        now: datetime,
+        expires_at: datetime | None,
     ) -> None:
         """Succeeded: the result is stored, the attempt becomes the last of the history."""
         ...
 
-    def reschedule(self, claim: Claim, attempt: Attempt, failure: Failure, *, due_at: datetime) -> None:
+    def reschedule(
+        self, claim: Claim, attempt: Attempt, failure: Failure, *, due_at: datetime
+    ) -> None:
         """Failed, and to be tried again at `due_at`."""
         ...
 
@@ -232,25 +277,40 @@ class TaskStore(Remains, Protocol):
         fingerprint: str,
         expires_at: datetime | None,
     ) -> None:
-        """Failed for good. `attempt` is None where the budget was found spent before the handler ran."""
+        """Failed for good. `attempt` is None where the budget was found spent before the handler
+        ran.
+        """
         ...
 
-    def release(self, claim: Claim, failure: Failure, *, due_at: datetime, unreached: Unreached | None = None) -> None:
-        """Give the claim back: no budget is spent and no attempt recorded. The next claim learns of `unreached`."""
+    def release(
+        self,
+        claim: Claim,
+        failure: Failure,
+        *,
+        due_at: datetime,
+        unreached: Unreached | None = None,
+    ) -> None:
+        """Give the claim back: no budget is spent and no attempt recorded. The next claim learns of
+        `unreached`.
+        """
         ...
 
-    # -- by anybody -----------------------------------------------------------------------------------------------
+    # -- by anybody --------------------------------------------------------------------------------
 
-    def cancel(self, task_id: str, *, now: datetime, op_id: str, expires_at: datetime | None) -> Task:
+    def cancel(
+        self, task_id: str, *, now: datetime, op_id: str, expires_at: datetime | None
+    ) -> Task:
         """Stop a waiting or claimed task. TaskConflict names the state of a terminal one.
 
         `expires_at` comes from the queue's `task_ttl`. `op_id` marks the write as this request's.
         """
         ...
 
-    def redrive(self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int) -> Task:
-        """Send a dead task back: due now, full budget, history kept. TaskConflict when it is not dead since
-        `dead_at`.
+    def redrive(
+        self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int
+    ) -> Task:
+        """Send a dead task back: due now, full budget, history kept. TaskConflict when it is not
+        dead since `dead_at`.
         """
         ...
 
@@ -259,14 +319,16 @@ class TaskStore(Remains, Protocol):
         ...
 
     def forget(self, reference: Reference, *, now: datetime) -> int:
-        """Remove every task of a target or requester that was submitted by now, in any status, with all it has.
+        """Remove every task of a target or requester that was submitted by now, in any status, with
+        all it has.
 
-        The answer is how many there were. A submit that is under way meanwhile is refused with TaskConflict or found by
-        the next claim, and what is submitted later stays. Safe to repeat after StoreFailed, at whatever point that was.
+        The answer is how many there were. A submit that is under way meanwhile is refused with
+        TaskConflict or found by the next claim, and what is submitted later stays. Safe to repeat
+        after StoreFailed, at whatever point that was.
         """
         ...
 
-    # -- reading ----------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def get(self, task_id: str) -> Task | None:
         """The whole task with its history, read consistently. None when absent or expired."""
@@ -281,8 +343,8 @@ class TaskStore(Remains, Protocol):
         ...
 
     def dead(self, queue: str, *, limit: int, after: Any = None) -> Page[DeadEntry]:
-        """The DLQ of a queue, oldest death first, at most `limit` entries of it; each entry that stays is listed once
-        over the pages. `next` is plain JSON data.
+        """The DLQ of a queue, oldest death first, at most `limit` entries of it; each entry that
+        stays is listed once over the pages. `next` is plain JSON data.
         """
         ...
 

@@ -1,4 +1,5 @@
-"""What a function's answer means, by the rules of its queue. Its content is never quoted: it may be private.
+"""What a function's answer means, by the rules of its queue. Its content is never quoted: it may be
+private.
 
     plain       any answer is success, unless `outcome` rules read one of its fields
     http        statusCode: 2xx and 3xx success; 408, 425, 429 and 5xx retryable; other 4xx permanent
@@ -40,7 +41,9 @@ _STATUS_DIGITS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A successful answer: the function's own bytes, or the result that an envelope's answer states."""
+    """A successful answer: the function's own bytes, or the result that an envelope's answer
+    states.
+    """
 
     result: Result
 
@@ -55,7 +58,12 @@ def read_answer(target: HandlerTarget, payload: bytes) -> Said:
             _check_http(value)
         case Answer.SQS:
             if _has_failures(value):
-                _fail(Retryable, Code.FAILED, "rdq.BatchItemFailure", "the function named the record as failed")
+                _fail(
+                    Retryable,
+                    Code.FAILED,
+                    "rdq.BatchItemFailure",
+                    "the function named the record as failed",
+                )
         case Answer.PLAIN if target.outcome is not None:
             _check_field(target.outcome, value)
     return _said(value, payload)
@@ -63,7 +71,11 @@ def read_answer(target: HandlerTarget, payload: bytes) -> Said:
 
 def looks_like_failure(target: HandlerTarget, payload: bytes) -> Answer | None:
     """The kind of answer that a plain one, which counts as success, would be a failure of."""
-    if target.deliver is Deliver.ENVELOPE or target.answer is not Answer.PLAIN or target.outcome is not None:
+    if (
+        target.deliver is Deliver.ENVELOPE
+        or target.answer is not Answer.PLAIN
+        or target.outcome is not None
+    ):
         return None
     value = _value(payload)
     status = _status(value)
@@ -88,10 +100,12 @@ def _fail(signal: type[Abort | Retryable], code: str, kind: str, message: str) -
 
 
 def _unknown(message: str) -> NoReturn:
-    raise Retryable(Code.OUTCOME_UNKNOWN, message) from Reported(own_error(Code.OUTCOME_UNKNOWN, message))
+    raise Retryable(Code.OUTCOME_UNKNOWN, message) from Reported(
+        own_error(Code.OUTCOME_UNKNOWN, message)
+    )
 
 
-# -- http --------------------------------------------------------------------------------------------------------------
+# -- http ------------------------------------------------------------------------------------------
 
 
 def _check_http(value: Any) -> None:
@@ -115,7 +129,12 @@ def _check_http(value: Any) -> None:
 
 def _status(value: Any) -> int | None:
     status = value.get("statusCode") if isinstance(value, Mapping) else None
-    if isinstance(status, str) and status.isascii() and status.isdigit() and len(status) <= _STATUS_DIGITS:
+    if (
+        isinstance(status, str)
+        and status.isascii()
+        and status.isdigit()
+        and len(status) <= _STATUS_DIGITS
+    ):
         return int(status)
     return status if isinstance(status, int) and not isinstance(status, bool) else None
 
@@ -129,7 +148,7 @@ def _retry_after(value: Mapping[str, Any]) -> str | None:
     return None
 
 
-# -- sqs and plain -----------------------------------------------------------------------------------------------------
+# -- sqs and plain ---------------------------------------------------------------------------------
 
 
 def _has_failures(value: Any) -> bool:
@@ -143,12 +162,19 @@ def _check_field(rules: OutcomeField, value: Any) -> None:
     if said in rules.success:
         return
     if said is None or said not in (*rules.permanent, *rules.retryable):
-        _unknown(f"the answer's field {rules.field!r} is missing, or says what the outcome rules don't list")
+        _unknown(
+            f"the answer's field {rules.field!r} is missing, or says what the outcome rules don't list"
+        )
     signal: type[Abort | Retryable] = Abort if said in rules.permanent else Retryable
-    _fail(signal, Code.FAILED, f"rdq.Answer.{said}", f"the answer's field {rules.field!r} says {said!r}")
+    _fail(
+        signal,
+        Code.FAILED,
+        f"rdq.Answer.{said}",
+        f"the answer's field {rules.field!r} says {said!r}",
+    )
 
 
-# -- envelope ----------------------------------------------------------------------------------------------------------
+# -- envelope --------------------------------------------------------------------------------------
 
 
 def _read_envelope(value: Any, payload: bytes) -> Said:
@@ -163,7 +189,9 @@ def _read_envelope(value: Any, payload: bytes) -> Said:
         raise Reported(failure)
     if outcome not in (Outcome.RETRYABLE_FAILURE, Outcome.PERMANENT_FAILURE):
         _unknown("the answer's rdq.outcome is none that rdq knows")
-    raise _stated_signal(told, failure, permanent=outcome == Outcome.PERMANENT_FAILURE) from Reported(failure)
+    raise _stated_signal(
+        told, failure, permanent=outcome == Outcome.PERMANENT_FAILURE
+    ) from Reported(failure)
 
 
 def _stated_signal(told: Mapping[str, Any], failure: AttemptError, *, permanent: bool) -> Exception:
@@ -199,11 +227,15 @@ def _stated_error(error: Mapping[str, Any]) -> AttemptError:
 
 
 def _stated_result(told: Mapping[str, Any]) -> Result:
-    """The result in an answer with an explicit outcome: JSON, or bytes of another content type in base64."""
+    """The result in an answer with an explicit outcome: JSON, or bytes of another content type in
+    base64.
+    """
     if told.get("result_base64") is not None:
         try:
             content = base64.b64decode(told["result_base64"], validate=True)
-            content_type = check_text("type", told.get("result_content_type") or "application/octet-stream")
+            content_type = check_text(
+                "type", told.get("result_content_type") or "application/octet-stream"
+            )
         except (ValueError, TypeError):
             _unknown("the answer's rdq.result_base64 is no base64")
         except InputInvalid:
@@ -211,6 +243,8 @@ def _stated_result(told: Mapping[str, Any]) -> Result:
         return Result(content=content, content_type=content_type)
     result = told.get("result")
     try:
-        return NO_RESULT if result is None else Result(content=encode_json(result), content_type=JSON)
+        return (
+            NO_RESULT if result is None else Result(content=encode_json(result), content_type=JSON)
+        )
     except ValueError:
         _unknown("the answer's rdq.result can't be stored as JSON")

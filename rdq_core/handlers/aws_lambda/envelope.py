@@ -117,14 +117,18 @@ def hand_over_event(claim: Claim) -> bytes:
 
 
 def _payload(task: Task) -> dict[str, Any]:
-    """The payload in the form that its reader would like; in base64 as well, where that form isn't byte for byte."""
+    """The payload in the form that its reader would like; in base64 as well, where that form isn't
+    byte for byte.
+    """
     kind = task.payload_content_type.partition(";")[0].strip().lower()
     try:
         if kind == JSON or kind.endswith("+json"):
             value = read_json(task.payload)
             exact = {} if encode_json(value) == task.payload else _base64(task)
             return {"payload_json": value, **exact}
-        return {"payload_text": read_text(task.payload)} if kind.startswith("text/") else _base64(task)
+        return (
+            {"payload_text": read_text(task.payload)} if kind.startswith("text/") else _base64(task)
+        )
     except ValueError:
         return _base64(task)
 
@@ -133,7 +137,7 @@ def _base64(task: Task) -> dict[str, str]:
     return {"payload_base64": base64.b64encode(task.payload).decode()}
 
 
-# -- on the other side -------------------------------------------------------------------------------------------------
+# -- on the other side -----------------------------------------------------------------------------
 
 
 def told_by(event: object) -> Mapping[str, Any] | None:
@@ -143,12 +147,16 @@ def told_by(event: object) -> Mapping[str, Any] | None:
 
 
 def delivery_in(told: Mapping[str, Any]) -> Delivery:
-    """What an envelope carries. InputInvalid, naming the field, for one that this version can't read."""
+    """What an envelope carries. InputInvalid, naming the field, for one that this version can't
+    read.
+    """
     task = told.get("task")
     if not isinstance(task, Mapping):
         raise InputInvalid("rdq.task", f"must be an object, not {type(task).__name__}")
     return Delivery(
-        task=from_envelope({**task, "envelope_version": told.get("version"), "payload": _payload_in(told)}),
+        task=from_envelope(
+            {**task, "envelope_version": told.get("version"), "payload": _payload_in(told)}
+        ),
         attempt_no=_whole(told, "attempt_no", least=1),
         fencing_token=_whole(told, "fencing_token", least=0),
         deadline=parse_time(told.get("deadline"), "rdq.deadline"),
@@ -163,7 +171,9 @@ def reference_in(told: Mapping[str, Any]) -> Reference:
     token = claim.get("token")
     if not isinstance(token, str):
         raise InputInvalid("rdq.claim.token", f"must be text, not {type(token).__name__}")
-    return Reference(ids.check_id(claim.get("task_id")), limits.check_name("queue", claim.get("queue")), token)
+    return Reference(
+        ids.check_id(claim.get("task_id")), limits.check_name("queue", claim.get("queue")), token
+    )
 
 
 def _whole(told: Mapping[str, Any], name: str, *, least: int) -> int:

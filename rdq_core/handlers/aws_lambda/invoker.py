@@ -15,7 +15,12 @@ from rdq_core.engine.context import TaskContext
 from rdq_core.engine.ports import ErrorSink, Handler
 from rdq_core.errors import ConfigInvalid, InputInvalid
 from rdq_core.handlers.aws_lambda.answers import Said, looks_like_failure, read_answer
-from rdq_core.handlers.aws_lambda.envelope import client_context, envelope_event, hand_over_event, sqs_event
+from rdq_core.handlers.aws_lambda.envelope import (
+    client_context,
+    envelope_event,
+    hand_over_event,
+    sqs_event,
+)
 from rdq_core.handlers.aws_lambda.refusals import understood
 from rdq_core.handlers.aws_lambda.reports import reported_error
 from rdq_core.handlers.decoding import read_json, read_text
@@ -26,8 +31,8 @@ _TIME_TO_ACCEPT: Final = timedelta(seconds=5)
 class LambdaInvoker:
     """An `Invoker` of Lambda functions. Safe between threads.
 
-    `client_of` makes a boto3 client that sends each request once and waits so many seconds for its answer: a second try
-    of ours would be an attempt that nobody has recorded.
+    `client_of` makes a boto3 client that sends each request once and waits so many seconds for its
+    answer: a second try of ours would be an attempt that nobody has recorded.
     """
 
     def __init__(self, client_of: Callable[[float], Any], *, on_error: ErrorSink) -> None:
@@ -47,7 +52,11 @@ class LambdaInvoker:
             return read_answer(target, payload)
 
         return Handler(
-            ref=ref, version=target.handler_version, decode=_decoder_of(target), call=call, encode=_result_of
+            ref=ref,
+            version=target.handler_version,
+            decode=_decoder_of(target),
+            call=call,
+            encode=_result_of,
         )
 
     def hand_over(self, claim: Claim, settings: QueueSettings) -> None:
@@ -57,12 +66,15 @@ class LambdaInvoker:
             self._client(_TIME_TO_ACCEPT).invoke(
                 FunctionName=target.function, InvocationType="Event", Payload=hand_over_event(claim)
             )
-        except Exception as error:  # noqa: BLE001 - botocore has no root that all of its errors share
+        # botocore has no root that all of its errors share
+        except Exception as error:  # noqa: BLE001
             known = understood(error, target.function)
             if not isinstance(known, Reported):
                 raise known from None
 
-    def _invoke(self, target: HandlerTarget, body: str, context: TaskContext, timeout: timedelta) -> bytes:
+    def _invoke(
+        self, target: HandlerTarget, body: str, context: TaskContext, timeout: timedelta
+    ) -> bytes:
         """The function's answer. Raises what its failure is."""
         try:
             answer = self._client(timeout).invoke(
@@ -99,7 +111,9 @@ class LambdaInvoker:
 
 
 def _decoder_of(target: HandlerTarget) -> Callable[[Task], str]:
-    """What the function will be sent, as text; an envelope carries any payload, and is made of the context alone."""
+    """What the function will be sent, as text; an envelope carries any payload, and is made of the
+    context alone.
+    """
 
     def decode(task: Task) -> str:
         if target.deliver is Deliver.ENVELOPE:
@@ -109,7 +123,9 @@ def _decoder_of(target: HandlerTarget) -> Callable[[Task], str]:
                 read_json(task.payload)
             return read_text(task.payload)
         except ValueError as problem:
-            raise InputInvalid("payload", f"{problem}, which a raw delivery needs", task_id=task.id) from None
+            raise InputInvalid(
+                "payload", f"{problem}, which a raw delivery needs", task_id=task.id
+            ) from None
 
     return decode
 

@@ -1,4 +1,5 @@
-"""What botocore's errors about an invocation mean: whether the function has run, and whether it ever may.
+"""What botocore's errors about an invocation mean: whether the function has run, and whether it
+ever may.
 
 refused as missing, or for its payload     the task can't run: Unroutable, input invalid
 refused for anything else                  not now: throttled, denied, starting, broken; nothing was run
@@ -22,7 +23,7 @@ from botocore.exceptions import (
 )
 
 from rdq_core.domain.attempt import Code, Reported, own_error, type_name
-from rdq_core.engine.dispatch import Undelivered
+from rdq_core.engine.routing import Undelivered
 
 FAILURES: Final = (ClientError, HTTPClientError, IncompleteReadError, ResponseStreamingError)
 """What an invocation may raise besides errors that surely come before it."""
@@ -44,9 +45,15 @@ def understood(error: Exception, function: str) -> Undelivered | Reported:
     if isinstance(error, ClientError):
         return _refusal(str(error.response.get("Error", {}).get("Code", "?")), function)
     if isinstance(error, ReadTimeoutError):
-        return Reported(own_error(Code.TIMEOUT, f"no answer of {function} within the handler's time"))
+        return Reported(
+            own_error(Code.TIMEOUT, f"no answer of {function} within the handler's time")
+        )
     if isinstance(error, FAILURES) and not isinstance(error, _NOT_SENT):
-        return Reported(own_error(Code.OUTCOME_UNKNOWN, f"the answer of {function} was lost: {type_name(error)}"))
+        return Reported(
+            own_error(
+                Code.OUTCOME_UNKNOWN, f"the answer of {function} was lost: {type_name(error)}"
+            )
+        )
     return Undelivered(Code.UNAVAILABLE, f"{function} could not be called: {type_name(error)}")
 
 

@@ -1,11 +1,13 @@
-"""A FunctionError as the attempt's error: the runtimes of Python, Node, Java and the others each have their own shape.
+"""A FunctionError as the attempt's error: the runtimes of Python, Node, Java and the others each
+have their own shape.
 
     Python, Ruby, .NET, Java   {"errorType", "errorMessage", "stackTrace": ["...", ...]}     Java also "cause": the same
     Node                       {"errorType", "errorMessage", "trace": ["...", ...]}
     Go                         {"errorType", "errorMessage", "stackTrace": [{"path", "line", "label"}, ...]}
     Lambda itself              {"errorType": "Sandbox.Timedout" or "Runtime.ExitError", "errorMessage"}
 
-Source: the Lambda Developer Guide, "Understanding retry behavior" and the pages on each language's errors.
+Source: the Lambda Developer Guide, "Understanding retry behavior" and the pages on each language's
+errors.
 """
 
 import json
@@ -16,14 +18,18 @@ from rdq_core.domain.attempt import TYPE_OF_CODE, AttemptError, Code
 from rdq_core.domain.limits import MAX_MESSAGE_BYTES, MAX_SHORT_TEXT_BYTES, MAX_STACK_BYTES
 from rdq_core.domain.text import truncate
 
-_DIED: Final = frozenset({"Runtime.ExitError", "Runtime.OutOfMemory", "Extension.Crash", "Runtime.Unknown"})
+_DIED: Final = frozenset(
+    {"Runtime.ExitError", "Runtime.OutOfMemory", "Extension.Crash", "Runtime.Unknown"}
+)
 _TIMED_OUT: Final = "Sandbox.Timedout"
 _TIMED_OUT_WORDS: Final = "Task timed out after"
 _MOST_CAUSES: Final = 10
 
 
 def reported_error(payload: bytes) -> AttemptError:
-    """What a function says about its failure, bounded; in rdq's words where it died or ran out of time."""
+    """What a function says about its failure, bounded; in rdq's words where it died or ran out of
+    time.
+    """
     try:
         told = json.loads(payload)
     except (ValueError, RecursionError):
@@ -35,7 +41,9 @@ def reported_error(payload: bytes) -> AttemptError:
     return AttemptError(
         type=truncate(TYPE_OF_CODE.get(code) or kind or "rdq.Failed", MAX_SHORT_TEXT_BYTES),
         code=code,
-        message=truncate(f"{kind}: {message}" if code is Code.HANDLER_PANICKED else message, MAX_MESSAGE_BYTES),
+        message=truncate(
+            f"{kind}: {message}" if code is Code.HANDLER_PANICKED else message, MAX_MESSAGE_BYTES
+        ),
         stack=truncate(stack, MAX_STACK_BYTES) if (stack := "\n".join(_stack(told))) else None,
     )
 

@@ -50,7 +50,9 @@ class ListDead(Filtered):
 
     def answer(self, desks: Desks, who: Who) -> Document:  # noqa: ARG002 - everybody may look
         """The entries, and the cursor of the next page."""
-        page = desks.dead_letters().entries(self.queue, self.filters, page_size=self.page_size, cursor=self.cursor)
+        page = desks.dead_letters().entries(
+            self.queue, self.filters, page_size=self.page_size, cursor=self.cursor
+        )
         return listed(map(entry_view, page.items), page.next_cursor)
 
 
@@ -63,7 +65,9 @@ class ShowDead(Request):
 
     def answer(self, desks: Desks, who: Who) -> Document:  # noqa: ARG002 - the same
         """The task."""
-        return task_view(desks.dead_letters().show(check_id(self.id)), show_payload=self.show_payload)
+        return task_view(
+            desks.dead_letters().show(check_id(self.id)), show_payload=self.show_payload
+        )
 
 
 class GroupDead(Request):
@@ -102,7 +106,9 @@ class Selecting(Filtered):
             seen = editor.preview(self.queue, order)
             would = Mutation(selected=seen.selected, skipped=seen.refused, dry_run=True)
             return {**mutation_view(would), "preview": seen.as_dict()}
-        expected = editor.preview(self.queue, order).selected if self.expected is None else self.expected
+        expected = (
+            editor.preview(self.queue, order).selected if self.expected is None else self.expected
+        )
         job = editor.start(self.queue, order, reason=self.reason, expected=expected)
         return mutation_view(Mutation(selected=expected, job_id=job.id))
 
@@ -139,9 +145,16 @@ class Redrive(Selecting):
             )
             return self.by_job(desks, who, order)
         if canary or self.rate:
-            raise InputInvalid("ids", "are sent back at once: a rate or a canary is for filters, a group or all")
+            raise InputInvalid(
+                "ids", "are sent back at once: a rate or a canary is for filters, a group or all"
+            )
         done = desks.dead_letter_editor(who()).redrive(
-            self.queue, selection.ids, self._edit(), force=self.force, reason=self.reason, dry_run=self.dry_run
+            self.queue,
+            selection.ids,
+            self._edit(),
+            force=self.force,
+            reason=self.reason,
+            dry_run=self.dry_run,
         )
         return told(done)
 
@@ -179,7 +192,9 @@ class Purge(Selecting):
         if self.rate:
             raise InputInvalid("ids", "are removed at once: a rate is for filters, a group or all")
         editor = desks.dead_letter_editor(who())
-        return told(editor.purge(self.queue, selection.ids, reason=self.reason, dry_run=self.dry_run))
+        return told(
+            editor.purge(self.queue, selection.ids, reason=self.reason, dry_run=self.dry_run)
+        )
 
 
 REQUESTS: Final = (ListDead, ShowDead, GroupDead, Redrive, Purge)
@@ -187,7 +202,9 @@ REQUESTS: Final = (ListDead, ShowDead, GroupDead, Redrive, Purge)
 
 def told(done: Mutation) -> Document:
     """What was changed, with the first reasons of what was not."""
-    refusals = {"refusals": [refusal.as_dict() for refusal in done.refusals]} if done.refusals else {}
+    refusals = (
+        {"refusals": [refusal.as_dict() for refusal in done.refusals]} if done.refusals else {}
+    )
     return mutation_view(done) | refusals
 
 

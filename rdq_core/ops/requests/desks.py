@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
-from rdq_core.engine.audit import Auditor, Principal
+from rdq_core.engine.auditor import Auditor, Principal
 from rdq_core.engine.ports import Clock, QueueStore
 from rdq_core.ops.audit import AuditDesk
 from rdq_core.ops.dead_letter_edits import DeadLetterEditor
@@ -18,7 +18,9 @@ from rdq_core.ops.tasks import TaskDesk
 
 Document: TypeAlias = dict[str, Any]
 Who: TypeAlias = Callable[[], Principal]
-"""Who asks. It is called only for requests that go on record, because finding out may take a request itself."""
+"""Who asks. It is called only for requests that go on record, because finding out may take a
+request itself.
+"""
 
 
 class Desks(Protocol):

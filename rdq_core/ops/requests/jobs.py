@@ -19,7 +19,9 @@ class ListJobs(Request):
     def answer(self, desks: Desks, who: Who) -> Document:  # noqa: ARG002 - everybody may look
         """The jobs, open ones first."""
         now = desks.clock.now()
-        return listed(job_view(job, now) for job in desks.job_desk().list(limit=max(1, min(self.limit, 500))))
+        return listed(
+            job_view(job, now) for job in desks.job_desk().list(limit=max(1, min(self.limit, 500)))
+        )
 
 
 class OneJob(Request):
@@ -49,7 +51,8 @@ class AdvanceJob(OneJob):
     seconds: float = 0.0
     take_over: bool = False
 
-    def answer(self, desks: Desks, who: Who) -> Document:  # noqa: ARG002 - whoever asked for the job is on record
+    # whoever asked for the job is on record
+    def answer(self, desks: Desks, who: Who) -> Document:  # noqa: ARG002
         """How far it is then."""
         until = desks.clock.now() + timedelta(seconds=min(max(self.seconds, 0.0), _LONGEST))
         jobs = desks.job_desk()
@@ -64,7 +67,8 @@ class PauseJob(OneJob):
 
     op: ClassVar[str] = "job.pause"
 
-    def answer(self, desks: Desks, who: Who) -> Document:  # noqa: ARG002 - it changes no task, and is undone by a word
+    # it changes no task, and is undone by a word
+    def answer(self, desks: Desks, who: Who) -> Document:  # noqa: ARG002
         """How far it is."""
         return self.look(desks, desks.job_desk().pause(self.job_id))
 
@@ -87,7 +91,9 @@ class CancelJob(OneJob):
 
     def answer(self, desks: Desks, who: Who) -> Document:
         """How far it came."""
-        return self.look(desks, desks.job_desk().cancel(self.job_id, desks.auditor(who()), reason=self.reason))
+        return self.look(
+            desks, desks.job_desk().cancel(self.job_id, desks.auditor(who()), reason=self.reason)
+        )
 
 
 REQUESTS: Final = (ListJobs, GetJob, AdvanceJob, PauseJob, ResumeJob, CancelJob)

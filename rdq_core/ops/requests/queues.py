@@ -88,7 +88,8 @@ class CheckQueues(WithFile):
 
     op: ClassVar[str] = "queue.check"
 
-    def answer(self, desks: Desks, who: Who) -> Document:  # noqa: ARG002 - nothing is even looked at
+    # nothing is even looked at
+    def answer(self, desks: Desks, who: Who) -> Document:  # noqa: ARG002
         """Its queues."""
         return listed({"queue": queue, "result": "valid"} for queue in self.file().queues)
 
@@ -127,7 +128,9 @@ class SetQueue(OneQueue):
         editor = desks.editor(who())
         if self.clear:
             return editor.clear(self.queue, reason=self.reason)
-        lasts = None if self.lasts is None else FOR_EVER if self.lasts == "never" else _span(self.lasts)
+        lasts = (
+            None if self.lasts is None else FOR_EVER if self.lasts == "never" else _span(self.lasts)
+        )
         return editor.set(self.queue, self.set or (), reason=self.reason or "", lasts=lasts)
 
 

@@ -67,7 +67,9 @@ class ListTasks(Request):
     def answer(self, desks: Desks, who: Who) -> Document:  # noqa: ARG002 - the same
         """The tasks, by shard and due time, and the cursor of the next page."""
         chosen = TaskFilter(status=self.status and Status(self.status), handler=self.handler)
-        return desks.task_desk().live(self.queue, chosen, page_size=self.page_size, cursor=self.cursor)
+        return desks.task_desk().live(
+            self.queue, chosen, page_size=self.page_size, cursor=self.cursor
+        )
 
 
 class CancelTasks(Request):
@@ -88,12 +90,16 @@ class CancelTasks(Request):
         if self.ids:
             if self.queue or self.status or self.handler or self.all:
                 raise InputInvalid("ids", "exclude a queue and conditions")
-            return told(self._desk(desks, who).cancel(self.ids, dry_run=self.dry_run, reason=self.reason))
+            return told(
+                self._desk(desks, who).cancel(self.ids, dry_run=self.dry_run, reason=self.reason)
+            )
         if self.queue is None:
             raise InputInvalid("id", "is missing: give at least one, or a queue with conditions")
         if bool(self.status or self.handler) == self.all:
             raise InputInvalid(
-                "selection", "give exactly one of ids, conditions, or all", hint="conditions are status and handler"
+                "selection",
+                "give exactly one of ids, conditions, or all",
+                hint="conditions are status and handler",
             )
         chosen = TaskFilter(status=self.status and Status(self.status), handler=self.handler)
         done, more = self._desk(desks, who).cancel_matching(

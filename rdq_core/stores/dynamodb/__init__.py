@@ -1,4 +1,5 @@
-"""Tasks in DynamoDB: immutable records, published by one small state row that every conditional write goes through.
+"""Tasks in DynamoDB: immutable records, published by one small state row that every conditional
+write goes through.
 
 tasks.py     the store: every verb of the port, made of
              submitting · claiming · settling · dead_letters · reading

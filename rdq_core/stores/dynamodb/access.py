@@ -1,4 +1,6 @@
-"""What every family of verbs shares: the tables, the sender, time, names, and the state row's reads and writes."""
+"""What every family of verbs shares: the tables, the sender, time, names, and the state row's reads
+and writes.
+"""
 
 import contextlib
 import hashlib
@@ -58,7 +60,9 @@ class Access:
         return None if row is None or row.is_gone(now) else row
 
     def held(self, claim: Claim, verb: Verb) -> StateRow:
-        """The row that a claim was made on. Raises LeaseLost when there is none or the token can't be one of ours."""
+        """The row that a claim was made on. Raises LeaseLost when there is none or the token can't
+        be one of ours.
+        """
         if not is_token(claim.token):
             raise lost(claim.task.id, verb)
         row = claim.row if isinstance(claim, RowClaim) else self.state(claim.task.id)
@@ -67,25 +71,41 @@ class Access:
         return row
 
     def update_state(
-        self, task_id: str, change: tuple[str, Mapping[str, Value]], condition: str, values: Mapping[str, Value]
+        self,
+        task_id: str,
+        change: tuple[str, Mapping[str, Value]],
+        condition: str,
+        values: Mapping[str, Value],
     ) -> Item:
         """Change the state row on a condition; the whole row afterwards. Raises ConditionFailed."""
         return self.sender.update(self.part(task_id, change, condition, values))
 
     def settle_state(
-        self, task_id: str, change: tuple[str, Mapping[str, Value]], condition: str, values: Mapping[str, Value]
+        self,
+        task_id: str,
+        change: tuple[str, Mapping[str, Value]],
+        condition: str,
+        values: Mapping[str, Value],
     ) -> None:
         """The same where nobody needs the row afterwards."""
         self.sender.change(self.part(task_id, change, condition, values))
 
     def part(
-        self, task_id: str, change: tuple[str, Mapping[str, Value]], condition: str, values: Mapping[str, Value]
+        self,
+        task_id: str,
+        change: tuple[str, Mapping[str, Value]],
+        condition: str,
+        values: Mapping[str, Value],
     ) -> dict[str, object]:
         """The same update as a part of a transaction."""
-        return update_of(self.tables.tasks, key(task_id, STATE), change, condition, {**_FIXED, **values})
+        return update_of(
+            self.tables.tasks, key(task_id, STATE), change, condition, {**_FIXED, **values}
+        )
 
     def keep_for_run(self, row: StateRow, *, due_at: datetime, now: datetime) -> Item:
-        """Let all that the row leads to live long enough for a run at `due_at`; what the row must then remember."""
+        """Let all that the row leads to live long enough for a run at `due_at`; what the row must
+        then remember.
+        """
         return {
             **self.bodies.keep_for_run(row, due_at=due_at, now=now),
             **self.references.keep_for_run(row, due_at=due_at, now=now),
@@ -94,9 +114,13 @@ class Access:
     def keep_for_row(
         self, row: StateRow, *, expires_at: datetime | None, now: datetime
     ) -> tuple[Item, tuple[Attr, ...]]:
-        """Let it outlive a row that ends at `expires_at`, None: never; what the row must remember, and forget."""
+        """Let it outlive a row that ends at `expires_at`, None: never; what the row must remember,
+        and forget.
+        """
         body, body_forgets = self.bodies.keep_for_row(row, expires_at=expires_at, now=now)
-        references, references_forget = self.references.keep_for_row(row, expires_at=expires_at, now=now)
+        references, references_forget = self.references.keep_for_row(
+            row, expires_at=expires_at, now=now
+        )
         return {**body, **references}, (*body_forgets, *references_forget)
 
     def free_slot(self, task: Task, fencing_token: int) -> None:
@@ -112,7 +136,9 @@ class Access:
 
 
 def slot_key(task: Task) -> Item:
-    """Where the slot of a task's key is. The key itself may be private, so only its digest is in the name."""
+    """Where the slot of a task's key is. The key itself may be private, so only its digest is in
+    the name.
+    """
     digest = hashlib.sha256((task.concurrency_key or "").encode()).hexdigest()[:32]
     return {Attr.PK: text(f"slot#{task.queue}#{digest}"), Attr.SK: text("holder")}
 
@@ -134,13 +160,17 @@ def partition_of(task: Task, shards: int) -> str:
 
 
 def is_token(token: object) -> bool:
-    """Whether this can be a claim token at all. What can't be one is stale, and needs no request to be refused."""
+    """Whether this can be a claim token at all. What can't be one is stale, and needs no request to
+    be refused.
+    """
     return isinstance(token, str) and 0 < len(token) <= _LONGEST_TOKEN and token.isascii()
 
 
 @contextlib.contextmanager
 def after_a_write() -> Iterator[None]:
-    """Around what follows a write of ours. That it fails doesn't mean that nothing was written: StoreFailed says so."""
+    """Around what follows a write of ours. That it fails doesn't mean that nothing was written:
+    StoreFailed says so.
+    """
     try:
         yield
     except StoreFailed as failed:

@@ -1,4 +1,5 @@
-"""The audit log in a table of its own: a partition for each queue and month, records in the order of their time.
+"""The audit log in a table of its own: a partition for each queue and month, records in the order
+of their time.
 
 The invariant: records are only ever added. Nothing here updates or deletes one, and no role may.
 """
@@ -32,9 +33,13 @@ class DynamoAudit:
             self._sender.put(self._table, item, all_of(IS_NOT_RECORDED), {})
         except ConditionFailed as refused:
             if refused.row != item:  # else it is our own, and only its answer was lost
-                raise StoreFailed(f"audit record {record.id} is there already", may_have_happened=False) from None
+                raise StoreFailed(
+                    f"audit record {record.id} is there already", may_have_happened=False
+                ) from None
 
-    def records(self, queue: str, *, since: datetime, before: str, limit: int) -> Sequence[AuditRecord]:
+    def records(
+        self, queue: str, *, since: datetime, before: str, limit: int
+    ) -> Sequence[AuditRecord]:
         """See `AuditLog.records`. Raises CorruptItem for one that can't be read."""
         found: list[AuditRecord] = []
         month = _month_of(time_of(before))
@@ -43,7 +48,9 @@ class DynamoAudit:
             month = _month_of(month - _A_DAY)
         return found
 
-    def _of_month(self, queue: str, month: datetime, since: datetime, before: str, limit: int) -> Sequence[AuditRecord]:
+    def _of_month(
+        self, queue: str, month: datetime, since: datetime, before: str, limit: int
+    ) -> Sequence[AuditRecord]:
         request: dict[str, Any] = {
             "TableName": self._table,
             "KeyConditionExpression": "#pk = :partition AND #sk BETWEEN :first AND :before",
@@ -101,7 +108,9 @@ def _record(item: Mapping[str, Any]) -> AuditRecord:
         queue=reader.text(Attr.PK).rpartition("#")[0],
         reason=reader.maybe_text(Attr.REASON),
         phase=_phase(reader),
-        detail=reader.json_of(Attr.DETAIL, reader.text(Attr.DETAIL).encode("utf-8", "surrogatepass")),
+        detail=reader.json_of(
+            Attr.DETAIL, reader.text(Attr.DETAIL).encode("utf-8", "surrogatepass")
+        ),
     )
 
 

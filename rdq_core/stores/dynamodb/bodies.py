@@ -1,8 +1,10 @@
-"""Bodies and results outside the state row: put before the row names them, kept as long as their task.
+"""Bodies and results outside the state row: put before the row names them, kept as long as their
+task.
 
-A body's end obeys one rule: before a write that sets a due time it is at least 30 days after that, and before one that
-sets the row's end at least seven days after that. So a live task always finds its body, and an orphan goes by itself.
-Content over 256 KiB goes to S3 behind a claim check; without a bucket it is refused before anything is written.
+A body's end obeys one rule: before a write that sets a due time it is at least 30 days after that,
+and before one that sets the row's end at least seven days after that. So a live task always finds
+its body, and an orphan goes by itself. Content over 256 KiB goes to S3 behind a claim check;
+without a bucket it is refused before anything is written.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +42,9 @@ AFTER_ROW: Final = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """A body or result as it will be stored: its name, its item, and what goes to S3 under which key, if any does."""
+    """A body or result as it will be stored: its name, its item, and what goes to S3 under which
+    key, if any does.
+    """
 
     ref: str
     item: Item = field(repr=False)
@@ -51,14 +55,16 @@ class Outside:
 class Bodies:
     """Body and result items in the tasks table, with S3 behind them when there is a bucket."""
 
-    def __init__(self, sender: Sender, tables: Tables, clock: Clock, checks: ClaimCheck | None, s3_above: int) -> None:
+    def __init__(
+        self, sender: Sender, tables: Tables, clock: Clock, checks: ClaimCheck | None, s3_above: int
+    ) -> None:
         self._sender = sender
         self._table = tables.tasks
         self._clock = clock
         self._checks = checks
         self._most_in_item = min(s3_above, MAX_STORED_BYTES)
 
-    # -- making, before anything is written -----------------------------------------------------------------------
+    # -- making, before anything is written --------------------------------------------------------
 
     def body(self, task: Task, ref: str, ends_at: datetime | None, *, life: str) -> Outside:
         """The body of a task's life. Raises InputInvalid when it needs a bucket and there is none."""
@@ -67,9 +73,18 @@ class Bodies:
         return self._outside(_Place(task.id, BODY_PREFIX, Attr.PAYLOAD), ref, content, ends_at)
 
     def result(
-        self, task_id: str, ref: str, result: Result, attempt: Attempt, ends_at: datetime | None, *, life: str
+        self,
+        task_id: str,
+        ref: str,
+        result: Result,
+        attempt: Attempt,
+        ends_at: datetime | None,
+        *,
+        life: str,
     ) -> Outside:
-        """The result of a task's life. Raises InputInvalid when it needs a bucket and there is none."""
+        """The result of a task's life. Raises InputInvalid when it needs a bucket and there is
+        none.
+        """
         content = {**contents.result_content(result, attempt), Attr.LIFE: text(life)}
         self._check_size("result", len(result.content or b""), content.get(Attr.RESULT), task_id)
         return self._outside(_Place(task_id, RESULT_PREFIX, Attr.RESULT), ref, content, ends_at)
@@ -83,7 +98,9 @@ class Bodies:
                 task_id=task_id,
             )
 
-    def _outside(self, place: "_Place", ref: str, content: Item, ends_at: datetime | None) -> Outside:
+    def _outside(
+        self, place: "_Place", ref: str, content: Item, ends_at: datetime | None
+    ) -> Outside:
         stored = content.get(place.attr, {}).get("B", b"")
         if self._checks is None or len(stored) <= self._most_in_item:
             return Outside(ref, contents.with_end({**place.key(ref), **content}, ends_at))
@@ -93,7 +110,7 @@ class Bodies:
         item = {**place.key(ref), **rest, Attr.S3_KEY: text(s3_key)}
         return Outside(ref, contents.with_end(item, ends_at), s3_key, stored)
 
-    # -- writing and reading ----------------------------------------------------------------------------------------
+    # -- writing and reading -----------------------------------------------------------------------
 
     def put(self, outside: Outside) -> None:
         """Store it under a name that only we know. What is there already is ours."""
@@ -112,10 +129,16 @@ class Bodies:
         self._sender.put_all(self._table, [outside.item for outside in outsides])
 
     def fields(self, row: StateRow) -> dict[str, Any]:
-        """What a task carries of its call: payload, headers and so on. Raises CorruptItem when its body is missing."""
+        """What a task carries of its call: payload, headers and so on. Raises CorruptItem when its
+        body is missing.
+        """
         if row.body_ref is None:
-            return contents.read_inline(Reader(row.item, f"the state row of task {row.task.id}", row.task.id))
-        return contents.read_body(self._read(_Place(row.task.id, BODY_PREFIX, Attr.PAYLOAD), row.body_ref, "body"))
+            return contents.read_inline(
+                Reader(row.item, f"the state row of task {row.task.id}", row.task.id)
+            )
+        return contents.read_body(
+            self._read(_Place(row.task.id, BODY_PREFIX, Attr.PAYLOAD), row.body_ref, "body")
+        )
 
     def result_of(self, row: StateRow) -> Reader:
         """The item or row that has the result. Raises CorruptItem when it is missing."""
@@ -124,7 +147,11 @@ class Bodies:
         return self._read(_Place(row.task.id, RESULT_PREFIX, Attr.RESULT), row.result_ref, "result")
 
     def discard(
-        self, task_id: str, *, bodies: tuple[str | None, ...] = (), results: tuple[str | None, ...] = ()
+        self,
+        task_id: str,
+        *,
+        bodies: tuple[str | None, ...] = (),
+        results: tuple[str | None, ...] = (),
     ) -> None:
         """Delete bodies and results that are proved to be nobody's, and what they have in S3."""
         keys = [_Place(task_id, BODY_PREFIX, Attr.PAYLOAD).key(ref) for ref in bodies if ref]
@@ -162,18 +189,26 @@ class Bodies:
         items = self._sender.query_all(request, values)
         return tuple(item[Attr.KIND]["S"].removeprefix(prefix) for item in items)
 
-    # -- living long enough -------------------------------------------------------------------------------------
+    # -- living long enough ------------------------------------------------------------------------
 
     def keep_for_run(self, row: StateRow, *, due_at: datetime, now: datetime) -> Item:
-        """Let the body live long enough for a run at `due_at`; what the row must then remember of its end."""
-        if row.body_ref is None or row.body_ends_at is None or row.body_ends_at >= due_at + AFTER_DUE:
+        """Let the body live long enough for a run at `due_at`; what the row must then remember of
+        its end.
+        """
+        if (
+            row.body_ref is None
+            or row.body_ends_at is None
+            or row.body_ends_at >= due_at + AFTER_DUE
+        ):
             return {}
         return self._renew(row, max(now, due_at) + LIFE)
 
     def keep_for_row(
         self, row: StateRow, *, expires_at: datetime | None, now: datetime
     ) -> tuple[Item, tuple[Attr, ...]]:
-        """Let the body outlive a row that ends at `expires_at`, None: never; what the row must remember, and forget."""
+        """Let the body outlive a row that ends at `expires_at`, None: never; what the row must
+        remember, and forget.
+        """
         if row.body_ref is None or row.body_ends_at is None:
             return {}, ()
         if expires_at is None:
@@ -186,7 +221,9 @@ class Bodies:
     def _renew(self, row: StateRow, ends_at: datetime) -> Item:
         end = number(seconds_up(ends_at))
         sets = {Attr.EXPIRES_AT: end, **self._moved(row, ends_at)}
-        self._change_end(row, change(sets), all_of(BODY_IS_THERE, BODY_ENDS_SOONER), {":body_ends_at": end})
+        self._change_end(
+            row, change(sets), all_of(BODY_IS_THERE, BODY_ENDS_SOONER), {":body_ends_at": end}
+        )
         return {Attr.BODY_ENDS_AT: end}
 
     def _make_lasting(self, row: StateRow) -> None:
@@ -194,7 +231,9 @@ class Bodies:
         self._change_end(row, end, all_of(BODY_IS_THERE), {})
 
     def _moved(self, row: StateRow, ends_at: datetime | None) -> Item:
-        """Give content in S3 a longer life as well: a copy under a prefix that stays so long. The old one expires."""
+        """Give content in S3 a longer life as well: a copy under a prefix that stays so long. The
+        old one expires.
+        """
         ref = row.body_ref or ""
         if not ref.startswith(CHECKED):
             return {}
@@ -205,7 +244,9 @@ class Bodies:
             return {}
         return {Attr.S3_KEY: text(new)}
 
-    def _change_end(self, row: StateRow, end: tuple[str, Any], condition: str, values: Mapping[str, Value]) -> None:
+    def _change_end(
+        self, row: StateRow, end: tuple[str, Any], condition: str, values: Mapping[str, Value]
+    ) -> None:
         key = _Place(row.task.id, BODY_PREFIX, Attr.PAYLOAD).key(row.body_ref or "")
         try:
             self._sender.change(update_of(self._table, key, end, condition, values))
@@ -213,7 +254,7 @@ class Bodies:
             # It lives longer already, or is gone; a run that needs it will find out which.
             return
 
-    # -- inside ---------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _read(self, place: "_Place", ref: str, word: str) -> Reader:
         item = self._sender.get(self._table, place.key(ref))
@@ -230,7 +271,9 @@ class Bodies:
 
     def _bucket(self, ref: str) -> ClaimCheck:
         if self._checks is None:
-            raise Unavailable(f"{ref} is in S3, and RDQ_BODY_BUCKET is not set here", hint="set RDQ_BODY_BUCKET")
+            raise Unavailable(
+                f"{ref} is in S3, and RDQ_BODY_BUCKET is not set here", hint="set RDQ_BODY_BUCKET"
+            )
         return self._checks
 
 

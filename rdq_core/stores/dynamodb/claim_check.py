@@ -1,7 +1,8 @@
 """Content too large for an item, in S3: the item keeps the key, as a claim check.
 
-Keys begin with how long their object stays, and lifecycle rules on those prefixes remove what nobody removed: an orphan
-goes by itself. The invariant: an object stays at least as long as the item that names it.
+Keys begin with how long their object stays, and lifecycle rules on those prefixes remove what
+nobody removed: an orphan goes by itself. The invariant: an object stays at least as long as the
+item that names it.
 """
 
 from collections.abc import Callable
@@ -18,14 +19,18 @@ T = TypeVar("T")
 LIFETIMES: Final = {"90d": timedelta(days=90), "500d": timedelta(days=500)}
 """Prefixes of keys, and after how many days a lifecycle rule expires their objects."""
 LASTING: Final = "keep"
-"""The prefix of objects that no rule expires: their task stays for good, or until somebody removes it."""
+"""The prefix of objects that no rule expires: their task stays for good, or until somebody removes
+it.
+"""
 
 CHECKED: Final = "s3-"
 """How the name of a body or result begins whose content is in S3."""
 
 
 class ClaimCheck:
-    """A bucket for large payloads and results. Raises Unavailable when it can't be used from here, StoreFailed."""
+    """A bucket for large payloads and results. Raises Unavailable when it can't be used from here,
+    StoreFailed.
+    """
 
     def __init__(self, client: Any, bucket: str, patience: Patience) -> None:
         self._client = client
@@ -34,7 +39,10 @@ class ClaimCheck:
 
     def put(self, key: str, content: bytes) -> None:
         """Store content. Doing so again changes nothing."""
-        self._send("s3:PutObject", lambda: self._client.put_object(Bucket=self._bucket, Key=key, Body=content))
+        self._send(
+            "s3:PutObject",
+            lambda: self._client.put_object(Bucket=self._bucket, Key=key, Body=content),
+        )
 
     def get(self, key: str) -> bytes | None:
         """The content, None when it isn't there."""
@@ -49,7 +57,10 @@ class ClaimCheck:
         """Store the same content under another key; False when it isn't there."""
         source = {"Bucket": self._bucket, "Key": key}
         try:
-            self._send("s3:PutObject", lambda: self._client.copy_object(Bucket=self._bucket, Key=to, CopySource=source))
+            self._send(
+                "s3:PutObject",
+                lambda: self._client.copy_object(Bucket=self._bucket, Key=to, CopySource=source),
+            )
         except Refused as refused:
             if refused.fault.code == "NoSuchKey":
                 return False
@@ -58,14 +69,18 @@ class ClaimCheck:
 
     def delete(self, key: str) -> None:
         """Remove content, there or not."""
-        self._send("s3:DeleteObject", lambda: self._client.delete_object(Bucket=self._bucket, Key=key))
+        self._send(
+            "s3:DeleteObject", lambda: self._client.delete_object(Bucket=self._bucket, Key=key)
+        )
 
     def lasting(self, *, after: str | None, limit: int) -> list[tuple[str, datetime]]:
         """Keys of objects that no rule expires, in their order, and since when each is there."""
         start = {} if after is None else {"StartAfter": after}
         answer = self._send(
             "s3:ListBucket",
-            lambda: self._client.list_objects_v2(Bucket=self._bucket, Prefix=f"{LASTING}/", MaxKeys=limit, **start),
+            lambda: self._client.list_objects_v2(
+                Bucket=self._bucket, Prefix=f"{LASTING}/", MaxKeys=limit, **start
+            ),
             writes=False,
         )
         return [(each["Key"], each["LastModified"]) for each in answer.get("Contents", ())]
@@ -80,7 +95,9 @@ class ClaimCheck:
         except Refused as refused:
             if refused.fault.kind is not Kind.UNAVAILABLE:
                 raise
-            raise Unavailable(f"{action} on {self._bucket} is not possible: {refused.fault.code}") from None
+            raise Unavailable(
+                f"{action} on {self._bucket} is not possible: {refused.fault.code}"
+            ) from None
 
 
 def task_of(key: str) -> str:
@@ -89,14 +106,18 @@ def task_of(key: str) -> str:
 
 
 def is_of(key: str, ref: str) -> bool:
-    """Whether an object of this key is content of the body or result with this name, whatever its end."""
+    """Whether an object of this key is content of the body or result with this name, whatever its
+    end.
+    """
     name = key.rpartition("/")[2]
     end = name.removeprefix(f"{ref}-")
     return name == ref or (end != name and end.isdecimal())
 
 
 def key_for(task_id: str, ref: str, *, ends_at: datetime | None, now: datetime) -> str:
-    """The key of an object that stays until `ends_at`, None: for good. Each end gives a key of its own."""
+    """The key of an object that stays until `ends_at`, None: for good. Each end gives a key of its
+    own.
+    """
     if ends_at is None:
         return f"{LASTING}/{task_id}/{ref}"
     lifetime = next((name for name, span in LIFETIMES.items() if ends_at - now <= span), LASTING)

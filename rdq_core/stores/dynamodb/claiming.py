@@ -1,7 +1,7 @@
 """Finding due work, leasing it, and taking it over from holders whose lease has lapsed.
 
-The index proposes and the row disposes: an entry may be outdated, so a claim is one conditional update, and one that
-loses has cost a write unit and nothing else.
+The index proposes and the row disposes: an entry may be outdated, so a claim is one conditional
+update, and one that loses has cost a write unit and nothing else.
 """
 
 from dataclasses import replace
@@ -17,6 +17,7 @@ from rdq_core.domain.times import EPOCH
 from rdq_core.engine.ports import Candidate, Page
 from rdq_core.errors import CorruptItem
 from rdq_core.stores.dynamodb.access import Access, is_token, values_at
+from rdq_core.stores.dynamodb.ambiguity import Settled, was_it_us
 from rdq_core.stores.dynamodb.expressions import (
     IS_AS_SEEN,
     IS_DUE,
@@ -32,7 +33,6 @@ from rdq_core.stores.dynamodb.schema import DUE_INDEX, Attr, queue_shard
 from rdq_core.stores.dynamodb.settling import appended, holding, record_of
 from rdq_core.stores.dynamodb.transact import ConditionFailed
 from rdq_core.stores.dynamodb.values import Item, Reader, Value, moment, number, text
-from rdq_core.stores.dynamodb.verdicts import Settled, was_it_us
 
 CLAIMABLE: Final = (IS_WAITING, IS_DUE, IS_AS_SEEN, IS_READABLE)
 """What a claim asks of the row."""
@@ -45,8 +45,12 @@ class Claiming:
 
     _access: Access
 
-    def candidates(self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None) -> Page[Candidate]:
-        """See `TaskStore.candidates`. One query of the index and no read of a row, whatever the backlog."""
+    def candidates(
+        self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None
+    ) -> Page[Candidate]:
+        """See `TaskStore.candidates`. One query of the index and no read of a row, whatever the
+        backlog.
+        """
         request: dict[str, Any] = {
             "TableName": self._access.tables.tasks,
             "IndexName": DUE_INDEX,
@@ -57,7 +61,9 @@ class Claiming:
             request["ExclusiveStartKey"] = after
         values = {":queue_shard": text(queue_shard(queue, shard)), ":until": moment(until)}
         answer = self._access.sender.query(request, values)
-        return Page([_candidate(item, queue) for item in answer["Items"]], answer.get("LastEvaluatedKey"))
+        return Page(
+            [_candidate(item, queue) for item in answer["Items"]], answer.get("LastEvaluatedKey")
+        )
 
     def claim(self, candidate: Candidate, grant: Grant) -> Claim | None:
         """See `TaskStore.claim`."""
@@ -70,7 +76,11 @@ class Claiming:
                 {**values_at(grant.now), ":seen_fence": number(candidate.fencing_token)},
             )
         except ConditionFailed as refused:
-            return None if refused.row is None else unless_forgotten(self._access, _own_claim(refused.row, grant))
+            return (
+                None
+                if refused.row is None
+                else unless_forgotten(self._access, _own_claim(refused.row, grant))
+            )
         return unless_forgotten(self._access, claim_of(read_row(item)))
 
     def lapsed(self, candidate: Candidate, *, now: datetime) -> Claim | None:
@@ -97,7 +107,9 @@ class Claiming:
         try:
             item = self._access.update_state(
                 row.task.id,
-                change(sets, (Attr.FAILURE,) if grant.hands_over else (Attr.FAILURE, Attr.HANDED_OVER)),
+                change(
+                    sets, (Attr.FAILURE,) if grant.hands_over else (Attr.FAILURE, Attr.HANDED_OVER)
+                ),
                 all_of(IS_HELD_BY_CALLER, IS_DUE),
                 {**values_at(grant.now), ":token": text(lapsed.token)},
             )
@@ -105,13 +117,20 @@ class Claiming:
             return self._own_reclaim(row, record.key, grant, refused)
         return claim_of(read_row(item))
 
-    def _own_reclaim(self, seen: StateRow, record_key: str, grant: Grant, refused: ConditionFailed) -> Claim | None:
+    def _own_reclaim(
+        self, seen: StateRow, record_key: str, grant: Grant, refused: ConditionFailed
+    ) -> Claim | None:
         row = maybe_row(refused.row)
         if row is not None and row.token == grant.token:
             return claim_of(row)
-        # Even if it was ours once, somebody holds or settled it since: only the record's fate is left to decide.
+        # Even if it was ours once, somebody holds or settled it since: only the record's fate is
+        # left to decide.
         settled = Settled(
-            task_id=seen.task.id, life=seen.life, claim_id=grant.claim_id, verb=Verb.RECLAIM, record_key=record_key
+            task_id=seen.task.id,
+            life=seen.life,
+            claim_id=grant.claim_id,
+            verb=Verb.RECLAIM,
+            record_key=record_key,
         )
         was_it_us(self._access, settled, refused.row)
         return None
@@ -125,7 +144,9 @@ class Claiming:
 
 
 def kept(access: Access, row: StateRow, was_due_at: datetime, grant: Grant) -> Item:
-    """Let the body of work that is long overdue live long enough for its run; what the row must then remember."""
+    """Let the body of work that is long overdue live long enough for its run; what the row must
+    then remember.
+    """
     if was_due_at + LONG_OVERDUE > grant.now:
         return {}
     return access.keep_for_run(row, due_at=grant.lease_expires_at, now=grant.now)
@@ -133,7 +154,11 @@ def kept(access: Access, row: StateRow, was_due_at: datetime, grant: Grant) -> I
 
 def leased(fencing_token: int, grant: Grant) -> Item:
     """What a row says while it is held under a grant."""
-    held = {Attr.STATUS: text(Status.IN_FLIGHT), Attr.FENCING_TOKEN: number(fencing_token), **holding(grant)}
+    held = {
+        Attr.STATUS: text(Status.IN_FLIGHT),
+        Attr.FENCING_TOKEN: number(fencing_token),
+        **holding(grant),
+    }
     return {**held, Attr.HANDED_OVER: number(1)} if grant.hands_over else held
 
 
@@ -143,7 +168,9 @@ def _own_claim(came_back: Any, grant: Grant) -> RowClaim | None:
 
 
 def _candidate(item: dict[str, Value], queue: str) -> Candidate:
-    """What an index entry proposes. A damaged one is proposed too: the claim reads the row and says what is wrong."""
+    """What an index entry proposes. A damaged one is proposed too: the claim reads the row and says
+    what is wrong.
+    """
     status = item.get(Attr.STATUS, {}).get("S")
     fence = item.get(Attr.FENCING_TOKEN, {}).get("N", "0")
     return Candidate(

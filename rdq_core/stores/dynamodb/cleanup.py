@@ -1,12 +1,14 @@
-"""Cleaning up behind state rows that were removed or replaced, as the tasks table's stream tells it.
+"""Cleaning up behind state rows that were removed or replaced, as the tasks table's stream tells
+it.
 
     T of a life removed (TTL, purge, forget) or replaced by another life
         └► its attempt records, and the body, result and references that have no end of their own
     a body or result removed, with content in S3 that no rule expires
         └► that content
 
-The invariant: a life that is gone never comes back, and nothing is deleted but what belongs to a life that a consistent
-read shows to be gone. So a record that comes twice, late or out of order does no harm.
+The invariant: a life that is gone never comes back, and nothing is deleted but what belongs to a
+life that a consistent read shows to be gone. So a record that comes twice, late or out of order
+does no harm.
 """
 
 from collections.abc import Mapping
@@ -24,7 +26,7 @@ class CleaningUp:
     _access: Access
 
     def clean_up(self, record: Mapping[str, Any]) -> None:
-        """See `Remains.clean_up`. `record` is in DynamoDB's own form, with both images."""
+        """See `Orphans.clean_up`. `record` is in DynamoDB's own form, with both images."""
         images = record.get("dynamodb", {})
         old, new = images.get("OldImage") or {}, images.get("NewImage") or {}
         if text_of(old, Attr.KIND) != STATE:
@@ -42,7 +44,9 @@ class CleaningUp:
         result = None if Attr.EXPIRES_AT in old else text_of(old, Attr.RESULT_REF)
         self._access.bodies.discard(task_id, bodies=(body,), results=(result,))
         if Attr.REFERENCES_END_AT not in old:
-            self._access.references.discard(task_id, life, (text_of(old, Attr.REFERENCES) or "").split())
+            self._access.references.discard(
+                task_id, life, (text_of(old, Attr.REFERENCES) or "").split()
+            )
 
     def _clean_up_object(self, s3_key: str) -> None:
         objects = self._access.bodies.objects

@@ -1,17 +1,20 @@
-"""The storage clock: this machine's clock, kept within what DynamoDB's own answers prove about the time.
+"""The storage clock: this machine's clock, kept within what DynamoDB's own answers prove about the
+time.
 
-Every answer has a `Date` header. The server wrote it after we sent the request and before we had the answer, so
+Every answer has a `Date` header. The server wrote it after we sent the request and before we had
+the answer, so
 
     sent ──────── Date ≤ server's time < Date + 1 s ──────── received
 
-bounds how far the machine's clock is off. Bounds of many answers are intersected, and the clock is corrected as
-little as possible: an exact clock lies within every bound and is never touched. So workers whose clocks are minutes
-apart agree, to within a second or two, on what is due and when a lease ends.
+bounds how far the machine's clock is off. Bounds of many answers are intersected, and the clock is
+corrected as little as possible: an exact clock lies within every bound and is never touched. So
+workers whose clocks are minutes apart agree, to within a second or two, on what is due and when a
+lease ends.
 
-The invariant: `now` never goes back, and is never told by a clock that no answer has been held against: before the
-first one it is not told at all. While nothing new is known later on, because the machine's clock was set or storage
-can't be reached, the last time that was proved goes on by the monotonic clock, which is late at worst: no live lease is
-taken over by it.
+The invariant: `now` never goes back, and is never told by a clock that no answer has been held
+against: before the first one it is not told at all. While nothing new is known later on, because
+the machine's clock was set or storage can't be reached, the last time that was proved goes on by
+the monotonic clock, which is late at worst: no live lease is taken over by it.
 """
 
 import threading
@@ -32,13 +35,17 @@ _MOST_PARTED: Final = 0.25
 _LONGEST_LIFE: Final = 600.0
 _ASK_AGAIN_AFTER: Final = 1.0
 _VAGUE: Final = 2.0
-"""Seconds between bounds from which on they prove too little: the request, or its sender, took a break."""
+"""Seconds between bounds from which on they prove too little: the request, or its sender, took a
+break.
+"""
 _ASKED_AT_MOST: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The machine's two clocks at one moment, in seconds: the wall clock since 1970, and the monotonic one."""
+    """The machine's two clocks at one moment, in seconds: the wall clock since 1970, and the
+    monotonic one.
+    """
 
     wall: float
     monotonic: float
@@ -51,14 +58,18 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is proved: the server's clock minus ours lies between `low` and `high`, as of a reading of ours."""
+    """What is proved: the server's clock minus ours lies between `low` and `high`, as of a reading
+    of ours.
+    """
 
     low: float
     high: float
     at: Reading
 
     def seen_from(self, reading: Reading) -> "Bounds | None":
-        """The same knowledge later on, a bit vaguer; None when it is too old, or our clocks were set since."""
+        """The same knowledge later on, a bit vaguer; None when it is too old, or our clocks were
+        set since.
+        """
         age = reading.monotonic - self.at.monotonic
         if age > _LONGEST_LIFE or age < 0 or abs(reading.apart - self.at.apart) > _MOST_PARTED:
             return None
@@ -83,14 +94,16 @@ class Bounds:
 class StorageClock:
     """A `Clock` over the machine's own. `listen_to` the DynamoDB clients that it shall learn from.
 
-    `probe` makes any request on such a client; it is called when the time is asked for and nothing is known about it.
-    What it raises before there was a first answer, `now` raises: who can't reach storage has nothing to claim.
+    `probe` makes any request on such a client; it is called when the time is asked for and nothing
+    is known about it. What it raises before there was a first answer, `now` raises: who can't reach
+    storage has nothing to claim.
     """
 
     def __init__(self, machine: Clock, *, probe: Callable[[], object] | None = None) -> None:
         self._machine = machine
         self._probe = probe
-        # Reentrant: a signal handler asks for the time between any two bytecodes of a thread that holds them.
+        # Reentrant: a signal handler asks for the time between any two bytecodes of a thread that
+        # holds them.
         self._lock, self._asking = threading.RLock(), threading.RLock()
         self._sent = threading.local()
         self._bounds: Bounds | None = None
@@ -98,10 +111,11 @@ class StorageClock:
         self._latest = EPOCH
         self._asked_at = float("-inf")
 
-    # -- the port -------------------------------------------------------------------------------------------------
+    # -- the port ----------------------------------------------------------------------------------
 
     def now(self) -> datetime:
-        """The present moment by storage's clock: aware, UTC, cut to milliseconds, never earlier than told before.
+        """The present moment by storage's clock: aware, UTC, cut to milliseconds, never earlier
+        than told before.
 
         Raises StoreFailed or Unavailable while storage has not answered once.
         """
@@ -112,7 +126,9 @@ class StorageClock:
         with self._lock:
             if bounds is not None and not (bounds.are_vague and self._proved):
                 self._proved = (here + timedelta(seconds=bounds.correction), monotonic)
-            elif self._proved is None:  # answers without a date, or nobody to ask: there is no better clock
+            elif (
+                self._proved is None
+            ):  # answers without a date, or nobody to ask: there is no better clock
                 return cut_to_millis(here)
             proved, since = self._proved
             passed = timedelta(seconds=(monotonic - since) * (1 - _DRIFT))
@@ -123,7 +139,7 @@ class StorageClock:
         """Seconds on the machine's monotonic clock."""
         return self._machine.monotonic()
 
-    # -- learning -------------------------------------------------------------------------------------------------
+    # -- learning ----------------------------------------------------------------------------------
 
     @property
     def offset(self) -> timedelta:
@@ -138,7 +154,9 @@ class StorageClock:
 
     def observe(self, date: datetime, *, sent: Reading, received: Reading) -> None:
         """Learn from one answer."""
-        if abs(received.apart - sent.apart) > _MOST_PARTED:  # the clock was set, or we were frozen, while we waited
+        if (
+            abs(received.apart - sent.apart) > _MOST_PARTED
+        ):  # the clock was set, or we were frozen, while we waited
             self.forget()
             return
         server = date.timestamp()
@@ -148,11 +166,13 @@ class StorageClock:
             self._bounds = new if known is None else known.narrowed_by(new)
 
     def forget(self) -> None:
-        """Trust nothing learned so far. For hosts that may have been frozen, as at a new Lambda invocation."""
+        """Trust nothing learned so far. For hosts that may have been frozen, as at a new Lambda
+        invocation.
+        """
         with self._lock:
             self._bounds = None
 
-    # -- inside -----------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _reading(self) -> Reading:
         return Reading(self._machine.now().timestamp(), self._machine.monotonic())
@@ -165,7 +185,9 @@ class StorageClock:
             return None if self._bounds is None else self._bounds.seen_from(reading)
 
     def _asked(self) -> Bounds | None:
-        """What a request of our own proves. Whoever has nothing else to go by waits for it, as long as another asks."""
+        """What a request of our own proves. Whoever has nothing else to go by waits for it, as long
+        as another asks.
+        """
         if not self._asking.acquire(blocking=self._proved is None):
             return None
         try:

@@ -1,4 +1,6 @@
-"""What a task carries of its call and its result, in the row or in an item of its own, compressed where that helps."""
+"""What a task carries of its call and its result, in the row or in an item of its own, compressed
+where that helps.
+"""
 
 import zlib
 from collections.abc import Mapping
@@ -28,7 +30,9 @@ _META: Final = {
 def meta_of(task: Task) -> dict[str, Any]:
     """What a task carries beside its payload, without what is empty or usual."""
     meta = {
-        "content_type": None if task.payload_content_type == DEFAULT_CONTENT_TYPE else task.payload_content_type,
+        "content_type": None
+        if task.payload_content_type == DEFAULT_CONTENT_TYPE
+        else task.payload_content_type,
         "headers": dict(task.headers),
         "target": task.target,
         "requested_by": task.requested_by,
@@ -70,13 +74,19 @@ def body_content(task: Task) -> Item:
 def read_body(reader: Reader) -> dict[str, Any]:
     """Fields of a task out of its body item. Raises CorruptItem."""
     content = unpacked(reader, Attr.PAYLOAD)
-    return {**_fields(reader, reader.json_of(Attr.META, unpacked(reader, Attr.META))), "payload": content or b""}
+    return {
+        **_fields(reader, reader.json_of(Attr.META, unpacked(reader, Attr.META))),
+        "payload": content or b"",
+    }
 
 
 def result_content(result: Result, attempt: Attempt) -> Item:
     """The content of a result item: the result, and what of the success doesn't fit into the row."""
     item = packed(
-        {Attr.RESULT: result.content, Attr.UNKNOWN: compact_json(dict(attempt.unknown)) if attempt.unknown else b""}
+        {
+            Attr.RESULT: result.content,
+            Attr.UNKNOWN: compact_json(dict(attempt.unknown)) if attempt.unknown else b"",
+        }
     )
     return item | texts({Attr.RESULT_TYPE: result.content_type, Attr.WORKER: attempt.worker})
 
@@ -93,8 +103,14 @@ def texts(values: Mapping[Attr, str | None]) -> Item:
 
 
 def packed(parts: Mapping[Attr, bytes | None]) -> Item:
-    """Bytes as attributes, each compressed where that saves a write unit, without absent ones and empty meta data."""
-    kept = {attr: part for attr, part in parts.items() if part or (part is not None and attr is Attr.RESULT)}
+    """Bytes as attributes, each compressed where that saves a write unit, without absent ones and
+    empty meta data.
+    """
+    kept = {
+        attr: part
+        for attr, part in parts.items()
+        if part or (part is not None and attr is Attr.RESULT)
+    }
     smaller = {attr: squeezed(part) for attr, part in kept.items()}
     item: Item = {attr: binary(smaller[attr] or part) for attr, part in kept.items()}
     compressed = " ".join(attr.value for attr, part in smaller.items() if part is not None)
@@ -103,7 +119,9 @@ def packed(parts: Mapping[Attr, bytes | None]) -> Item:
 
 def unpacked(reader: Reader, attr: Attr) -> bytes | None:
     """Bytes of an attribute as they were before they were packed."""
-    return reader.unpacked(attr, compressed=attr.value in (reader.maybe_text(Attr.ENCODING) or "").split())
+    return reader.unpacked(
+        attr, compressed=attr.value in (reader.maybe_text(Attr.ENCODING) or "").split()
+    )
 
 
 def squeezed(content: bytes) -> bytes | None:

@@ -1,7 +1,8 @@
-"""Queue configuration in the control table: one item a queue, all in one partition, so that one query reads them all.
+"""Queue configuration in the control table: one item a queue, all in one partition, so that one
+query reads them all.
 
-The invariant: whoever asks is answered with what was stored at most `fresh_for` ago, read consistently; and an item
-that nobody can read stops its own queue only.
+The invariant: whoever asks is answered with what was stored at most `fresh_for` ago, read
+consistently; and an item that nobody can read stops its own queue only.
 """
 
 import threading
@@ -11,7 +12,15 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from rdq_core.config.settings import QueueSettings
-from rdq_core.config.stored import Override, StoredQueue, deleted_queue, overridden, owned, redeclared, unknown_queue
+from rdq_core.config.stored import (
+    Override,
+    StoredQueue,
+    deleted_queue,
+    overridden,
+    owned,
+    redeclared,
+    unknown_queue,
+)
 from rdq_core.domain import limits
 from rdq_core.engine.ports import Clock, Jitter, Sleeper
 from rdq_core.errors import ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed
@@ -42,7 +51,9 @@ _MAX_TRIES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """Every queue as it was read at `at`, in monotonic seconds; of an unreadable one, what is wrong with it."""
+    """Every queue as it was read at `at`, in monotonic seconds; of an unreadable one, what is wrong
+    with it.
+    """
 
     at: float
     stored: Mapping[str, StoredQueue]
@@ -51,10 +62,12 @@ class _Snapshot:
 
 
 class DynamoQueues:
-    """A `QueueStore` in the control table. Safe between threads: one of them reads, the others wait for it.
+    """A `QueueStore` in the control table. Safe between threads: one of them reads, the others wait
+    for it.
 
-    `settings` and `all` answer from what was read at most `fresh_for` ago, `for_submits` from what was read at most
-    `submits_fresh_for` ago, by whomever. A process that only submits reads its own queues, one item each.
+    `settings` and `all` answer from what was read at most `fresh_for` ago, `for_submits` from what
+    was read at most `submits_fresh_for` ago, by whomever. A process that only submits reads its own
+    queues, one item each.
     """
 
     def __init__(
@@ -77,14 +90,20 @@ class DynamoQueues:
         self._snapshot: _Snapshot | None = None
         self._singly: dict[str, tuple[float, QueueSettings]] = {}
 
-    # -- what is in force -----------------------------------------------------------------------------------------
+    # -- what is in force --------------------------------------------------------------------------
 
     def settings(self, queue: str, *, definition: Mapping[str, Any] | None = None) -> QueueSettings:
-        """See `QueueSource.settings`. Raises CorruptItem when what is stored for the queue can't be read."""
+        """See `QueueSource.settings`. Raises CorruptItem when what is stored for the queue can't be
+        read.
+        """
         snapshot = self._read()
         if queue in snapshot.queues:
             plain = snapshot.queues[queue]
-            return snapshot.stored[queue].settings(self._clock.now(), definition) if definition else plain
+            return (
+                snapshot.stored[queue].settings(self._clock.now(), definition)
+                if definition
+                else plain
+            )
         if queue in snapshot.broken:
             raise _unreadable(snapshot.broken[queue])
         raise _unknown(queue, snapshot)
@@ -113,7 +132,9 @@ class DynamoQueues:
         return self._read().stored
 
     def shards_ever(self, queue: str) -> int:
-        """The most index shards that a queue has had, a deleted one included. Raises as `settings` does."""
+        """The most index shards that a queue has had, a deleted one included. Raises as `settings`
+        does.
+        """
         stored = self._read().stored.get(queue)
         if stored is not None and stored.is_deleted:
             return _settings(stored, self._clock.now()).shards_ever
@@ -166,7 +187,7 @@ class DynamoQueues:
                 return items
             request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
-    # -- the layers -------------------------------------------------------------------------------------------------
+    # -- the layers --------------------------------------------------------------------------------
 
     def stored(self, queue: str) -> StoredQueue | None:
         """See `QueueStore.stored`."""
@@ -174,13 +195,20 @@ class DynamoQueues:
         return None if item is None else read_queue(item)
 
     def put_declared(
-        self, queue: str, declared: Mapping[str, Any], file_defaults: Mapping[str, Any], *, expected_revision: int
+        self,
+        queue: str,
+        declared: Mapping[str, Any],
+        file_defaults: Mapping[str, Any],
+        *,
+        expected_revision: int,
     ) -> StoredQueue:
         """See `QueueStore.put_declared`."""
         limits.check_name("queue", queue)
         for _ in range(_MAX_TRIES):
             before = self.stored(queue)
-            after = redeclared(before, queue, declared, file_defaults, expected_revision=expected_revision)
+            after = redeclared(
+                before, queue, declared, file_defaults, expected_revision=expected_revision
+            )
             if self._has_put(before, after):
                 return after
         raise _too_busy(queue)
@@ -189,7 +217,9 @@ class DynamoQueues:
         """See `QueueStore.put_owners`."""
         return self._has_put(seen, owned(seen, owners))
 
-    def put_override(self, queue: str, override: Override | None, *, expected_revision: int) -> StoredQueue:
+    def put_override(
+        self, queue: str, override: Override | None, *, expected_revision: int
+    ) -> StoredQueue:
         """See `QueueStore.put_override`."""
         for _ in range(_MAX_TRIES):
             before = self._existing(queue)
@@ -198,7 +228,9 @@ class DynamoQueues:
                 return after
         raise _too_busy(queue)
 
-    def pause(self, queue: str, *, paused: bool, now: datetime, reason: str | None = None) -> StoredQueue:
+    def pause(
+        self, queue: str, *, paused: bool, now: datetime, reason: str | None = None
+    ) -> StoredQueue:
         """See `QueueStore.pause`."""
         try:
             item = self._update(
@@ -221,7 +253,9 @@ class DynamoQueues:
         return _unknown(queue, self._read())
 
     def _has_put(self, before: StoredQueue | None, after: StoredQueue) -> bool:
-        """Whether the layers are stored as in `after`; False, and nothing written, when `before` is outdated."""
+        """Whether the layers are stored as in `after`; False, and nothing written, when `before` is
+        outdated.
+        """
         if after is before:
             return True
         seen: dict[str, Value] = {}
@@ -234,7 +268,7 @@ class DynamoQueues:
             clauses = [IS_DECLARED_AS_READ, IS_OVERRIDDEN_AS_READ]
         return self._has_updated(after.queue, layers_change(before, after), clauses, seen)
 
-    # -- deletion ---------------------------------------------------------------------------------------------------
+    # -- deletion ----------------------------------------------------------------------------------
 
     def begin_delete(self, queue: str, *, now: datetime) -> StoredQueue:
         """See `QueueStore.begin_delete`."""
@@ -259,7 +293,9 @@ class DynamoQueues:
         ended = change({Attr.DELETED_AT: moment(now), Attr.LOOKED_AT: moment(now)})
         values = {":seen_deleting_at": moment(seen.deleting_at)}
         clauses = (IS_DELETING_AS_READ, IS_NOT_DELETED)
-        return self._has_updated(seen.queue, ended, clauses, values, mark=(Attr.DELETED_AT, moment(now)))
+        return self._has_updated(
+            seen.queue, ended, clauses, values, mark=(Attr.DELETED_AT, moment(now))
+        )
 
     def reopen(self, seen: StoredQueue, *, now: datetime) -> bool:
         """See `QueueStore.reopen`."""
@@ -268,9 +304,11 @@ class DynamoQueues:
         opened = change({Attr.DELETING_AT: moment(now)}, [Attr.DELETED_AT])
         values = {":seen_deleted_at": moment(seen.deleted_at)}
         clauses = (IS_DELETED_AS_READ,)
-        return self._has_updated(seen.queue, opened, clauses, values, mark=(Attr.DELETING_AT, moment(now)))
+        return self._has_updated(
+            seen.queue, opened, clauses, values, mark=(Attr.DELETING_AT, moment(now))
+        )
 
-    # -- inside -----------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _has_updated(
         self,
@@ -283,7 +321,8 @@ class DynamoQueues:
     ) -> bool:
         """Whether the update was made; False, and nothing written, when the clauses don't hold.
 
-        An item that bears the `mark` of the update shows that it was made, and only its answer was lost.
+        An item that bears the `mark` of the update shows that it was made, and only its answer was
+        lost.
         """
         try:
             self._update(queue, changed, clauses, values)
@@ -299,7 +338,9 @@ class DynamoQueues:
         clauses: Sequence[str],
         values: Mapping[str, Value] | None = None,
     ) -> Item:
-        item = self._sender.update(update_of(self._table, key_of(queue), changed, all_of(*clauses), values or {}))
+        item = self._sender.update(
+            update_of(self._table, key_of(queue), changed, all_of(*clauses), values or {})
+        )
         self._forget()
         return item
 
@@ -317,15 +358,23 @@ def _settings(stored: StoredQueue, now: datetime) -> QueueSettings:
 
 
 def _unreadable(problem: str) -> CorruptItem:
-    return CorruptItem(problem, hint="mend or delete its item in the control table, then apply its configuration again")
+    return CorruptItem(
+        problem,
+        hint="mend or delete its item in the control table, then apply its configuration again",
+    )
 
 
 def _unknown(queue: str, snapshot: _Snapshot) -> QueueNotFound:
     stored = snapshot.stored.get(queue)
-    return deleted_queue(stored) if stored is not None and stored.is_deleted else unknown_queue(queue, snapshot.queues)
+    return (
+        deleted_queue(stored)
+        if stored is not None and stored.is_deleted
+        else unknown_queue(queue, snapshot.queues)
+    )
 
 
 def _too_busy(queue: str) -> StoreFailed:
     return StoreFailed(
-        f"the configuration of queue {queue} kept changing while it was written", may_have_happened=False
+        f"the configuration of queue {queue} kept changing while it was written",
+        may_have_happened=False,
     )

@@ -1,4 +1,6 @@
-"""Into the DLQ: the state row and the dead-letter entry change in one transaction, so that there is never one alone."""
+"""Into the DLQ: the state row and the dead-letter entry change in one transaction, so that there is
+never one alone.
+"""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -9,6 +11,7 @@ from rdq_core.domain.lease import Claim, Grant
 from rdq_core.domain.lifecycle import Verb, lost
 from rdq_core.domain.task import Failure, Status
 from rdq_core.stores.dynamodb.access import Access, is_token, values_at
+from rdq_core.stores.dynamodb.ambiguity import Settled, was_it_us
 from rdq_core.stores.dynamodb.expressions import IS_DUE, IS_HELD_BY_CALLER, all_of, change
 from rdq_core.stores.dynamodb.items import StateRow
 from rdq_core.stores.dynamodb.records import Record, entry_item
@@ -16,7 +19,6 @@ from rdq_core.stores.dynamodb.schema import Attr
 from rdq_core.stores.dynamodb.settling import ENDS, appended, ended_at, marks, record_of
 from rdq_core.stores.dynamodb.transact import ConditionFailed
 from rdq_core.stores.dynamodb.values import Item, text
-from rdq_core.stores.dynamodb.verdicts import Settled, was_it_us
 
 
 class DeadLettering:
@@ -36,7 +38,9 @@ class DeadLettering:
     ) -> None:
         """See `TaskStore.dead_letter`."""
         row = self._access.held(claim, Verb.DEAD_LETTER)
-        death = _Death(row, claim.token, attempt, failure, claim.claim_id, now, fingerprint, expires_at)
+        death = _Death(
+            row, claim.token, attempt, failure, claim.claim_id, now, fingerprint, expires_at
+        )
         if not self._bury(death, all_of(IS_HELD_BY_CALLER)):
             raise lost(claim.task.id, Verb.DEAD_LETTER)
 
@@ -54,7 +58,9 @@ class DeadLettering:
         if not is_token(lapsed.token):
             return False
         row = self._access.held(lapsed, Verb.DEAD_LETTER)
-        death = _Death(row, lapsed.token, attempt, failure, grant.claim_id, grant.now, fingerprint, expires_at)
+        death = _Death(
+            row, lapsed.token, attempt, failure, grant.claim_id, grant.now, fingerprint, expires_at
+        )
         return self._bury(death, all_of(IS_HELD_BY_CALLER, IS_DUE))
 
     def _bury(self, death: "_Death", condition: str) -> bool:
@@ -67,7 +73,9 @@ class DeadLettering:
         update = self._access.part(row.task.id, end, condition, values)
         put = {"TableName": self._access.tables.dlq, "Item": death.entry}
         try:
-            self._access.sender.transact([{"Update": update}, {"Put": put}], nonce=self._access.ids.nonce())
+            self._access.sender.transact(
+                [{"Update": update}, {"Put": put}], nonce=self._access.ids.nonce()
+            )
         except ConditionFailed as refused:
             if not was_it_us(self._access, death.settled, refused.row):
                 return False
@@ -120,5 +128,7 @@ class _Death:
         row = self.row
         task = replace(row.task, status=Status.DEAD, completed_at=self.now, failure=self.failure)
         attempts = row.history_length + (self.record is not None)
-        entry = entry_of(task, attempts=attempts, payload_size=row.payload_size, fingerprint=self.fingerprint)
+        entry = entry_of(
+            task, attempts=attempts, payload_size=row.payload_size, fingerprint=self.fingerprint
+        )
         return entry_item(entry, life=row.life, partition=row.partition, expires_at=self.expires_at)

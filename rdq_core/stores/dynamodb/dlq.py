@@ -1,7 +1,8 @@
 """What is in the DLQ: one entry, or all of a queue's in the order of their deaths.
 
-Entries lie in several shards of an index. A page merges their heads and remembers, shard by shard, the last entry that
-it gave out, so that entries which come or go meanwhile make no other one be skipped or repeated.
+Entries lie in several shards of an index. A page merges their heads and remembers, shard by shard,
+the last entry that it gave out, so that entries which come or go meanwhile make no other one be
+skipped or repeated.
 """
 
 import heapq
@@ -43,7 +44,9 @@ class DeadLetters:
             return None
         item = self._access.sender.get(self._access.tables.dlq, key(task_id, ENTRY))
         # An entry of an earlier life is one that TTL hasn't removed yet.
-        return read_entry(item) if item is not None and item.get(Attr.LIFE) == text(row.life) else None
+        return (
+            read_entry(item) if item is not None and item.get(Attr.LIFE) == text(row.life) else None
+        )
 
     def bears_mark(self, task_id: str, op_id: str) -> bool:
         """See `TaskStore.bears_mark`."""
@@ -53,8 +56,8 @@ class DeadLetters:
     def dead(self, queue: str, *, limit: int, after: Any = None) -> Page[DeadEntry]:
         """See `TaskStore.dead`. Oldest death first.
 
-        Expired and unreadable entries are passed over, so a page may have fewer entries than `limit`, even none, and
-        still not be the last. `next` is plain JSON data.
+        Expired and unreadable entries are passed over, so a page may have fewer entries than
+        `limit`, even none, and still not be the last. `next` is plain JSON data.
         """
         last: dict[str, list[Any]] = dict(after or {})
         heads = [self._head(queue, shard, limit, last) for shard in range(self._shards_ever(queue))]
@@ -89,9 +92,11 @@ class DeadLetters:
 
 
 def _merged(heads: list[_Head]) -> Iterator[tuple[int, Item]]:
-    """The shards' entries in the order of their deaths; each shard's own order, which its next page goes by, is kept.
+    """The shards' entries in the order of their deaths; each shard's own order, which its next page
+    goes by, is kept.
 
-    It ends where a shard that has more entries behind runs out: a later one of another shard might come after those.
+    It ends where a shard that has more entries behind runs out: a later one of another shard might
+    come after those.
     """
     waiting = [(_died(head.items[0]), head.shard, 0, head) for head in heads if head.items]
     heapq.heapify(waiting)
@@ -105,7 +110,8 @@ def _merged(heads: list[_Head]) -> Iterator[tuple[int, Item]]:
 
 
 def _died(item: Item) -> Decimal:
-    # An entry that was edited by hand may have any number there, and must not keep the others from being listed.
+    # An entry that was edited by hand may have any number there, and must not keep the others from
+    # being listed.
     return Decimal(item[Attr.DEAD_AT]["N"])
 
 

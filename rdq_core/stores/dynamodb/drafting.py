@@ -21,7 +21,9 @@ from rdq_core.stores.dynamodb.values import Item, item_size, text
 
 @dataclass(frozen=True, slots=True)
 class NewTaskItems:
-    """A submit as it will be sent: the row, and what is put before it. It is made once and repeated unchanged."""
+    """A submit as it will be sent: the row, and what is put before it. It is made once and repeated
+    unchanged.
+    """
 
     row: lifecycle.Row
     item: Item = field(repr=False)
@@ -42,7 +44,9 @@ class NewTaskItems:
 
 
 def drafted(access: Access, task: Task, shards: int) -> NewTaskItems:
-    """A task's items, under a life of their own. Raises InputInvalid when its body needs a bucket and there is none."""
+    """A task's items, under a life of their own. Raises InputInvalid when its body needs a bucket
+    and there is none.
+    """
     now = access.clock.now()
     row = lifecycle.submitted(task, life=access.ids.nonce(), now=now)
     records = given_records(row.task.attempts, row.life)
@@ -77,7 +81,9 @@ def put_all_before(access: Access, new: Sequence[NewTaskItems]) -> None:
 
 
 def discard_loser(access: Access, new: NewTaskItems) -> None:
-    """Delete what was put, once another life holds the id: nobody will ever name it. What stays is cleaned up later."""
+    """Delete what was put, once another life holds the id: nobody will ever name it. What stays is
+    cleaned up later.
+    """
     with contextlib.suppress(StoreFailed):
         if new.records:
             access.history.discard(new.task.id, [record.key for record in new.records])

@@ -1,4 +1,5 @@
-"""What a failed request means: refused by a condition, worth another try, not possible from here, or our own bug.
+"""What a failed request means: refused by a condition, worth another try, not possible from here,
+or our own bug.
 
 condition       somebody else was faster, or we were ourselves and lost the answer: the row that came back decides
 conflict        another transaction holds an item just now: again, after a pause
@@ -104,7 +105,9 @@ _SERVER_ERRORS: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A failed request, understood. `rows` are the items that conditions failed on, by their place in the request."""
+    """A failed request, understood. `rows` are the items that conditions failed on, by their place
+    in the request.
+    """
 
     kind: Kind
     code: str
@@ -133,9 +136,15 @@ def understand_answer(response: Mapping[str, Any]) -> Fault:
 
 def _cancelled(reasons: Sequence[Mapping[str, Any]]) -> Fault:
     codes = [str(reason.get("Code") or "") for reason in reasons]
-    kinds = {place: _REASONS.get(code, Kind.BUG) for place, code in enumerate(codes) if code not in _NO_REASON}
+    kinds = {
+        place: _REASONS.get(code, Kind.BUG)
+        for place, code in enumerate(codes)
+        if code not in _NO_REASON
+    }
     kind = next((each for each in _GRAVEST_FIRST if each in kinds.values()), Kind.BUG)
-    rows = {place: reasons[place].get("Item") for place, each in kinds.items() if each is Kind.CONDITION}
+    rows = {
+        place: reasons[place].get("Item") for place, each in kinds.items() if each is Kind.CONDITION
+    }
     return Fault(kind, ", ".join(code or "None" for code in codes) or "no reasons given", rows)
 
 
@@ -150,10 +159,14 @@ def _unanswered(error: Exception) -> Kind:
 
 
 def denied(error: Exception) -> tuple[str, str] | None:
-    """The action that is missing and what it was asked for, as AWS tells them; None when it doesn't.
+    """The action that is missing and what it was asked for, as AWS tells them; None when it
+    doesn't.
 
-    A transaction is allowed or not by the actions of its parts, so the request's own name would mislead.
+    A transaction is allowed or not by the actions of its parts, so the request's own name would
+    mislead.
     """
-    told = error.response.get("Error", {}).get("Message", "") if isinstance(error, ClientError) else ""
+    told = (
+        error.response.get("Error", {}).get("Message", "") if isinstance(error, ClientError) else ""
+    )
     found = _DENIED.search(told)
     return None if found is None else (found["action"], found["resource"] or "")

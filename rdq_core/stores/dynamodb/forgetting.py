@@ -1,9 +1,11 @@
-"""Forgetting: every task of a target or requester, with all that it has, and whoever was just being submitted.
+"""Forgetting: every task of a target or requester, with all that it has, and whoever was just being
+submitted.
 
     forget   tombstone ─ every reference ─ each task: row (with its entry), records, bodies, references
 
-The row goes first, so a holder finds its lease lost; what is left behind by a crash is found again by the reference,
-which goes last. A row whose submit was cut short before it could read the tombstone goes at its first claim.
+The row goes first, so a holder finds its lease lost; what is left behind by a crash is found again
+by the reference, which goes last. A row whose submit was cut short before it could read the
+tombstone goes at its first claim.
 """
 
 from collections.abc import Mapping
@@ -22,7 +24,9 @@ from rdq_core.stores.dynamodb.transact import ConditionFailed, conditioned
 from rdq_core.stores.dynamodb.values import text
 
 _UNDER_WAY: Final = timedelta(hours=1)
-"""How long the row of a reference may take to come: longer than any submit, and than a prepared one is good for."""
+"""How long the row of a reference may take to come: longer than any submit, and than a prepared one
+is good for.
+"""
 _TRIES: Final = 8
 """How often a row is deleted that dies or is sent back while it is deleted."""
 
@@ -36,12 +40,17 @@ class Forgetting:
         """See `TaskStore.forget`."""
         self._access.references.bury(reference, now)
         mentions = self._access.references.of(reference)
-        return sum(self._end(mention, reference, now) for mention in mentions if is_forgotten(mention.created_at, now))
+        return sum(
+            self._end(mention, reference, now)
+            for mention in mentions
+            if is_forgotten(mention.created_at, now)
+        )
 
     def _end(self, mention: Mention, reference: Reference, now: datetime) -> bool:
         item = end_life(self._access, mention.task_id, mention.life)
         row = maybe_row(item)
-        # A young one that leads to no row may have its row yet to come: it stays, for a forget that comes later.
+        # A young one that leads to no row may have its row yet to come: it stays, for a forget that
+        # comes later.
         if item is not None or not (mention.ends and now < mention.created_at + _UNDER_WAY):
             digests = row.references if row is not None else (reference.digest,)
             self._access.references.discard(mention.task_id, mention.life, digests)
@@ -49,9 +58,11 @@ class Forgetting:
 
 
 def end_life(access: Access, task_id: str, life: str) -> Mapping[str, Any] | None:
-    """Remove a task in any status, with its records and bodies; its row as it was, None when there was none any more.
+    """Remove a task in any status, with its records and bodies; its row as it was, None when there
+    was none any more.
 
-    Safe to repeat: what an earlier try has left behind is removed. A later task under the same id is not touched.
+    Safe to repeat: what an earlier try has left behind is removed. A later task under the same id
+    is not touched.
     """
     item = _removed_row(access, task_id, life)
     row = maybe_row(item)
@@ -63,7 +74,8 @@ def end_life(access: Access, task_id: str, life: str) -> Mapping[str, Any] | Non
 
 
 def unless_forgotten(access: Access, claim: RowClaim | None) -> RowClaim | None:
-    """The claim, unless its task was forgotten while it was submitted: then it is removed, and there is nothing to run.
+    """The claim, unless its task was forgotten while it was submitted: then it is removed, and
+    there is nothing to run.
 
     A task without references costs no read.
     """
@@ -106,6 +118,8 @@ def _delete(access: Access, task_id: str, life: str, *, is_dead: bool) -> None:
     if not is_dead:
         access.sender.delete(access.tables.tasks, row, all_of(IS_THIS_LIFE, IS_NOT_DEAD), values)
         return
-    delete = conditioned({"TableName": access.tables.tasks, "Key": row}, all_of(IS_THIS_LIFE, IS_DEAD), values)
+    delete = conditioned(
+        {"TableName": access.tables.tasks, "Key": row}, all_of(IS_THIS_LIFE, IS_DEAD), values
+    )
     entry = {"TableName": access.tables.dlq, "Key": key(task_id, ENTRY)}
     access.sender.transact([{"Delete": delete}, {"Delete": entry}], nonce=access.ids.nonce())

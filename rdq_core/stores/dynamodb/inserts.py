@@ -1,8 +1,9 @@
-"""New rows, 25 a request, where the engine can: PartiQL's INSERT writes an item only when its key is unused.
+"""New rows, 25 a request, where the engine can: PartiQL's INSERT writes an item only when its key
+is unused.
 
-What an insert doesn't surely carry out is left to a conditional put of the same item, which tells our own from
-another's. So nothing depends on what such a request answers: an engine that can't, a role that may not, and a lost
-answer cost time and nothing else.
+What an insert doesn't surely carry out is left to a conditional put of the same item, which tells
+our own from another's. So nothing depends on what such a request answers: an engine that can't, a
+role that may not, and a lost answer cost time and nothing else.
 """
 
 import threading
@@ -19,7 +20,9 @@ _SAYS_LITTLE: Final = frozenset({Kind.BROKEN, Kind.CONFLICT, Kind.THROTTLED, Kin
 
 
 class Inserts:
-    """Inserts into one table. Whether the engine can is found out by asking: by the first rows of a process."""
+    """Inserts into one table. Whether the engine can is found out by asking: by the first rows of a
+    process.
+    """
 
     def __init__(self, sender: Sender, table: str) -> None:
         self._sender = sender
@@ -41,11 +44,14 @@ class Inserts:
             return nothing
         try:
             answers = self._sender.execute_once([_statement(self._table, item) for item in items])
-        except Exception as error:  # noqa: BLE001 - an engine that plays DynamoDB in this process fails in its own ways
+        # an engine that plays DynamoDB in this process fails in its own ways
+        except Exception as error:  # noqa: BLE001
             self._judge(understand(error).kind)
             return nothing
         self._works = True
-        return ["Error" not in answer for answer in answers] if len(answers) == len(items) else nothing
+        return (
+            ["Error" not in answer for answer in answers] if len(answers) == len(items) else nothing
+        )
 
     def _judge(self, kind: Kind) -> None:
         if self._works is None:
@@ -57,4 +63,7 @@ class Inserts:
 def _statement(table: str, item: Mapping[str, Any]) -> dict[str, Any]:
     # Names are ours and have no quotes in them; every value is a parameter.
     names = ", ".join(f"'{name}': ?" for name in item)
-    return {"Statement": f'INSERT INTO "{table}" VALUE {{{names}}}', "Parameters": list(item.values())}
+    return {
+        "Statement": f'INSERT INTO "{table}" VALUE {{{names}}}',
+        "Parameters": list(item.values()),
+    }

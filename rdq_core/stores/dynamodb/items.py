@@ -1,7 +1,9 @@
-"""The state row: what is written when a task is submitted, and everything that can be read out of a stored one.
+"""The state row: what is written when a task is submitted, and everything that can be read out of a
+stored one.
 
-The invariant: a row stays within one write unit (two, where its names alone are longer) whatever happens to the task,
-so what doesn't fit beside all that can still be added lives in items of its own.
+The invariant: a row stays within one write unit (two, where its names alone are longer) whatever
+happens to the task, so what doesn't fit beside all that can still be added lives in items of its
+own.
 """
 
 from collections.abc import Mapping
@@ -17,7 +19,15 @@ from rdq_core.domain.task import Status, Task, failure_of
 from rdq_core.errors import CorruptItem
 from rdq_core.stores.dynamodb import contents
 from rdq_core.stores.dynamodb.schema import STATE, Attr, queue_of
-from rdq_core.stores.dynamodb.values import Item, Reader, item_size, moment, number, seconds_up, text
+from rdq_core.stores.dynamodb.values import (
+    Item,
+    Reader,
+    item_size,
+    moment,
+    number,
+    seconds_up,
+    text,
+)
 
 WRITE_UNIT: Final = 1024
 SLACK: Final = 16
@@ -32,7 +42,11 @@ _KEPT: Final[Item] = {
     Attr.SETTLED_AS: text("dead-letter"),
     Attr.OP_ID: text(36 * "f"),
 }
-_UNREACHED: Final[Item] = {Attr.UNREACHED: number(9999), Attr.UNREACHED_SINCE: _MOMENT, Attr.UNADOPTED: number(9)}
+_UNREACHED: Final[Item] = {
+    Attr.UNREACHED: number(9999),
+    Attr.UNREACHED_SINCE: _MOMENT,
+    Attr.UNADOPTED: number(9),
+}
 _HELD: Final[Item] = {
     Attr.CLAIM_TOKEN: text(32 * "f"),
     Attr.CLAIMED_AT: _MOMENT,
@@ -48,16 +62,18 @@ _SUCCEEDED: Final[Item] = {
 }
 _FAILED: Final[Item] = {**_ENDED, Attr.FAILURE: text(128 * "f")}
 GROWTH: Final = SLACK + item_size(_KEPT) + max(map(item_size, (_HELD, _SUCCEEDED, _FAILED)))
-"""What a task's life can add to its row: attributes of one status at a time, and those that stay."""
+"""What a task's life can add to its row: attributes of one status at a time, and those that stay.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateRow:
-    """A state row as it was read. `task` has no history, and its payload and headers only where they are in the row.
+    """A state row as it was read. `task` has no history, and its payload and headers only where
+    they are in the row.
 
-    `item` is the row as stored. `last_attempt` and `history_length` publish the history, `body_ref` and `result_ref`
-    what lives outside, `references` the digests of its target and requester; `settled_by`, `settled_as` and `op_id`
-    tell whose write made the row what it is.
+    `item` is the row as stored. `last_attempt` and `history_length` publish the history, `body_ref`
+    and `result_ref` what lives outside, `references` the digests of its target and requester;
+    `settled_by`, `settled_as` and `op_id` tell whose write made the row what it is.
     """
 
     task: Task
@@ -93,7 +109,9 @@ class StateRow:
 
     @property
     def success(self) -> Attempt | None:
-        """The attempt that succeeded, which the row itself records; what didn't fit into it is with the result."""
+        """The attempt that succeeded, which the row itself records; what didn't fit into it is with
+        the result.
+        """
         started = self.item.get(Attr.SUCCESS_STARTED)
         if started is None:
             return None
@@ -110,7 +128,9 @@ class StateRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowClaim(Claim):
-    """A claim that knows the row it was made on, so that settling and loading needn't read it again."""
+    """A claim that knows the row it was made on, so that settling and loading needn't read it
+    again.
+    """
 
     row: StateRow = field(repr=False)
 
@@ -159,7 +179,10 @@ def new_row(row: Row, *, partition: str) -> Item:
 
 
 def _optional(task: Task) -> Item:
-    values = {Attr.HANDLER_VERSION: task.handler_version, Attr.CONCURRENCY_KEY: task.concurrency_key}
+    values = {
+        Attr.HANDLER_VERSION: task.handler_version,
+        Attr.CONCURRENCY_KEY: task.concurrency_key,
+    }
     return {attr: text(value) for attr, value in values.items() if value is not None}
 
 
@@ -179,7 +202,9 @@ def room_for_body(row: Item) -> int:
 
 
 def room_for_result(settled: Mapping[str, Any]) -> int:
-    """How many bytes of a result a row can carry that is otherwise as it will be. Negative when there is no room."""
+    """How many bytes of a result a row can carry that is otherwise as it will be. Negative when
+    there is no room.
+    """
     size = item_size(settled) + SLACK + item_size({Attr.OP_ID: _KEPT[Attr.OP_ID]})
     return _budget(size) - size
 
@@ -221,7 +246,9 @@ def read_row(item: Mapping[str, Any]) -> StateRow:
 
 
 def maybe_row(item: Mapping[str, Any] | None) -> StateRow | None:
-    """The row that came back with a refusal, None when there is none or it can't be read: then it proves nothing."""
+    """The row that came back with a refusal, None when there is none or it can't be read: then it
+    proves nothing.
+    """
     try:
         return None if item is None else read_row(item)
     except CorruptItem:
@@ -261,7 +288,9 @@ def _unreached(reader: Reader) -> Unreached | None:
     times = reader.maybe_number(Attr.UNREACHED)
     if times is None:
         return None
-    return Unreached(times, reader.moment(Attr.UNREACHED_SINCE), reader.maybe_number(Attr.UNADOPTED) or 0)
+    return Unreached(
+        times, reader.moment(Attr.UNREACHED_SINCE), reader.maybe_number(Attr.UNADOPTED) or 0
+    )
 
 
 def _reader(item: Mapping[str, Any]) -> Reader:
@@ -272,7 +301,9 @@ def _reader(item: Mapping[str, Any]) -> Reader:
 def _check_version(reader: Reader) -> None:
     version = reader.number(Attr.VERSION)
     if not 1 <= version <= VERSION:
-        raise reader.corrupt(f"its envelope version is {version}, and this rdq reads 1 to {VERSION}")
+        raise reader.corrupt(
+            f"its envelope version is {version}, and this rdq reads 1 to {VERSION}"
+        )
 
 
 def _check_status(row: StateRow, reader: Reader) -> None:
@@ -322,4 +353,8 @@ def _with_inline_body(task: Task, reader: Reader) -> Task:
 
 def _payload_size(reader: Reader) -> int:
     outside_size = reader.maybe_number(Attr.PAYLOAD_SIZE)
-    return len(reader.item.get(Attr.PAYLOAD, {}).get("B", b"")) if outside_size is None else outside_size
+    return (
+        len(reader.item.get(Attr.PAYLOAD, {}).get("B", b""))
+        if outside_size is None
+        else outside_size
+    )

@@ -26,7 +26,11 @@ def job_item(key: Item, job: Job) -> Item:
         Attr.REVISION: number(job.revision),
         Attr.JOB: text(compact_json(_plain(job)).decode()),
     }
-    return item if job.ended_at is None else item | {Attr.EXPIRES_AT: number(seconds_up(job.ended_at + KEPT_FOR))}
+    return (
+        item
+        if job.ended_at is None
+        else item | {Attr.EXPIRES_AT: number(seconds_up(job.ended_at + KEPT_FOR))}
+    )
 
 
 def read_job(item: Mapping[str, Any]) -> Job:
@@ -44,7 +48,10 @@ def read_job(item: Mapping[str, Any]) -> Job:
 def _plain(job: Job) -> dict[str, Any]:
     plain = {each.name: getattr(job, each.name) for each in fields(job)}
     plain |= {name: _millis(plain[name]) for name in _MOMENTS}
-    plain |= {name: [[seen.task_id, _millis(seen.dead_at), seen.attempts] for seen in plain[name]] for name in _SEEN}
+    plain |= {
+        name: [[seen.task_id, _millis(seen.dead_at), seen.attempts] for seen in plain[name]]
+        for name in _SEEN
+    }
     return plain
 
 
@@ -52,7 +59,8 @@ def _job(plain: Mapping[str, Any]) -> Job:
     read = {each.name: plain[each.name] for each in fields(Job)}
     read |= {name: _moment(read[name]) for name in _MOMENTS}
     read |= {
-        name: tuple(Seen(task_id=i, dead_at=from_millis(d), attempts=n) for i, d, n in read[name]) for name in _SEEN
+        name: tuple(Seen(task_id=i, dead_at=from_millis(d), attempts=n) for i, d, n in read[name])
+        for name in _SEEN
     }
     return Job(**{**read, "state": JobState(read["state"]), "refusals": tuple(read["refusals"])})
 

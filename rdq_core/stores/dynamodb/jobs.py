@@ -1,4 +1,6 @@
-"""Bulk operations in the control table: one partition of those that are open, one of those that have ended."""
+"""Bulk operations in the control table: one partition of those that are open, one of those that
+have ended.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -17,7 +19,9 @@ from rdq_core.stores.dynamodb.values import Item, Value, number, text
 class DynamoJobs:
     """A `JobStore` in the control table. Safe between threads."""
 
-    def __init__(self, client: Any, tables: Tables, *, ids: IdSource, jitter: Jitter, sleeper: Sleeper) -> None:
+    def __init__(
+        self, client: Any, tables: Tables, *, ids: IdSource, jitter: Jitter, sleeper: Sleeper
+    ) -> None:
         self._sender = Sender(client, jitter=jitter, sleeper=sleeper)
         self._table = tables.control
         self._ids = ids
@@ -33,14 +37,19 @@ class DynamoJobs:
         try:
             self._sender.transact(parts, nonce=self._ids.nonce())
         except ConditionFailed as refused:
-            # Our own, of which the answer was lost: others may have gone on with it, or brought it to its end.
+            # Our own, of which the answer was lost: others may have gone on with it, or brought it
+            # to its end.
             there = _readable(row for row in refused.rows.values() if row)
             if not any(each.continues(job) for each in there):
-                raise StoreFailed(f"job {job.id} is there already", may_have_happened=False) from None
+                raise StoreFailed(
+                    f"job {job.id} is there already", may_have_happened=False
+                ) from None
 
     def get(self, job_id: str) -> Job | None:
         """See `JobStore.get`. A job moves in one step, so one that isn't open any more has ended."""
-        item = self._sender.get(self._table, _open(job_id)) or self._sender.get(self._table, _ended(job_id))
+        item = self._sender.get(self._table, _open(job_id)) or self._sender.get(
+            self._table, _ended(job_id)
+        )
         return None if item is None else read_job(item)
 
     def open_jobs(self) -> Sequence[Job]:
@@ -64,12 +73,17 @@ class DynamoJobs:
         """See `JobStore.file`."""
         leave = {"TableName": self._table, "Key": _open(job.id)}
         arrive = {"TableName": self._table, "Item": job_item(_ended(job.id), job)}
-        parts = [{"Delete": conditioned(leave, all_of(JOB_IS_AS_READ), _as_read(job))}, {"Put": arrive}]
+        parts = [
+            {"Delete": conditioned(leave, all_of(JOB_IS_AS_READ), _as_read(job))},
+            {"Put": arrive},
+        ]
         try:
             self._sender.transact(parts, nonce=self._ids.nonce())
         except ConditionFailed as refused:
             if refused.row is not None:  # else it was moved already
-                raise StoreFailed(f"job {job.id} has changed meanwhile", may_have_happened=False) from None
+                raise StoreFailed(
+                    f"job {job.id} has changed meanwhile", may_have_happened=False
+                ) from None
 
     def _items(self, partition: str, *, forward: bool) -> Iterator[Item]:
         request = {

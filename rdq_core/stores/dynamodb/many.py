@@ -36,7 +36,9 @@ class SubmittingMany:
     _inserts: Inserts
 
     def submit_many(self, tasks: Sequence[Task], *, shards_of: ShardsOf) -> list[Answer]:
-        """See `TaskStore.submit_many`. An id that comes again is submitted again, after all the others."""
+        """See `TaskStore.submit_many`. An id that comes again is submitted again, after all the
+        others.
+        """
         run = _Run(self._access, self._inserts, shards_of)
         first = {task.id: place for place, task in reversed(list(enumerate(tasks)))}
         places = sorted(first.values())
@@ -46,7 +48,10 @@ class SubmittingMany:
             found = pool.map(run.group, [[tasks[place] for place in group] for group in groups])
             for group, of_group in zip(groups, found, strict=True):
                 answers.update(zip(group, of_group, strict=True))
-        return [answers[place] if place in answers else run.group([task])[0] for place, task in enumerate(tasks)]
+        return [
+            answers[place] if place in answers else run.group([task])[0]
+            for place, task in enumerate(tasks)
+        ]
 
 
 class _Run:
@@ -79,7 +84,10 @@ class _Run:
             self._storage_failed.set()
             return dict.fromkeys((each.task.id for each in new), failed)
         written = self._inserts.insert([each.item for each in new])
-        return {each.task.id: self._judged(each, written=done) for each, done in zip(new, written, strict=True)}
+        return {
+            each.task.id: self._judged(each, written=done)
+            for each, done in zip(new, written, strict=True)
+        }
 
     def _judged(self, new: NewTaskItems, *, written: bool) -> Answer:
         if self._storage_failed.is_set() and not written:

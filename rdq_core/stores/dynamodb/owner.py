@@ -1,7 +1,8 @@
-"""Whose is it? What a state row, read consistently, says of records, bodies and objects under its task's id.
+"""Whose is it? What a state row, read consistently, says of records, bodies and objects under its
+task's id.
 
-The row must be read after the item in question was seen. A row that can't be read proves nothing: then all of it may be
-somebody's.
+The row must be read after the item in question was seen. A row that can't be read proves nothing:
+then all of it may be somebody's.
 """
 
 from collections.abc import Mapping
@@ -41,11 +42,16 @@ class Owner:
 
     @property
     def _bodies(self) -> tuple[str, ...]:
-        return () if self.row is None or self.row.body_ref is None else (f"{BODY_PREFIX}{self.row.body_ref}",)
+        return (
+            ()
+            if self.row is None or self.row.body_ref is None
+            else (f"{BODY_PREFIX}{self.row.body_ref}",)
+        )
 
     @property
     def _results(self) -> tuple[str, ...]:
-        # A result is put under its claim's name before the row names it, and a claim is over when its token has gone.
+        # A result is put under its claim's name before the row names it, and a claim is over when
+        # its token has gone.
         if self.row is None:
             return ()
         holder = None if self.row.token is None else claim_id(self.row.token)

@@ -2,8 +2,9 @@
 
     prepare   body, records, references ──► application   TransactWriteItems [its own items, row, tombstones' checks]
 
-The invariant: the row carries the very condition that a submit has, so a task that is there is never overwritten, and a
-repeated transaction is known by the row's life. What was put before goes by itself if nothing is ever committed.
+The invariant: the row carries the very condition that a submit has, so a task that is there is
+never overwritten, and a repeated transaction is known by the row's life. What was put before goes
+by itself if nothing is ever committed.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,13 @@ from rdq_core.engine.submit import Receipt
 from rdq_core.errors import InputInvalid
 from rdq_core.stores.dynamodb.access import Access, values_at
 from rdq_core.stores.dynamodb.drafting import NewTaskItems, discard_loser, drafted, put_before
-from rdq_core.stores.dynamodb.expressions import HAS_EXPIRED, IS_ABSENT, IS_NOT_FORGOTTEN_SINCE, all_of, any_of
+from rdq_core.stores.dynamodb.expressions import (
+    HAS_EXPIRED,
+    IS_ABSENT,
+    IS_NOT_FORGOTTEN_SINCE,
+    all_of,
+    any_of,
+)
 from rdq_core.stores.dynamodb.faults import Fault, Kind, understand
 from rdq_core.stores.dynamodb.items import StateRow, read_row
 from rdq_core.stores.dynamodb.references import tombstone_key
@@ -69,13 +76,23 @@ class PreparedSubmit:
     def items(self) -> list[dict[str, Any]]:
         """See `Prepared.items`."""
         if self._access.clock.now() >= self.good_until:
-            raise InputInvalid("prepared", "is more than five minutes old", hint="prepare it again", task_id=self.id)
-        return [{"Put": self._put()}, *({"ConditionCheck": self._check(digest)} for digest in self._new.digests)]
+            raise InputInvalid(
+                "prepared",
+                "is more than five minutes old",
+                hint="prepare it again",
+                task_id=self.id,
+            )
+        return [
+            {"Put": self._put()},
+            *({"ConditionCheck": self._check(digest)} for digest in self._new.digests),
+        ]
 
     @property
     def plain_items(self) -> list[dict[str, Any]]:
         """See `Prepared.plain_items`."""
-        return [{action: _plain(request) for action, request in item.items()} for item in self.items]
+        return [
+            {action: _plain(request) for action, request in item.items()} for item in self.items
+        ]
 
     def _put(self) -> dict[str, Any]:
         put = {"TableName": self._access.tables.tasks, "Item": self._new.item}
@@ -83,9 +100,11 @@ class PreparedSubmit:
 
     def _check(self, digest: str) -> dict[str, Any]:
         check = {"TableName": self._access.tables.control, "Key": tombstone_key(digest)}
-        return conditioned(check, all_of(IS_NOT_FORGOTTEN_SINCE), {":since": moment(self._new.now - GRACE)})
+        return conditioned(
+            check, all_of(IS_NOT_FORGOTTEN_SINCE), {":since": moment(self._new.now - GRACE)}
+        )
 
-    # -- afterwards -------------------------------------------------------------------------------------------------
+    # -- afterwards --------------------------------------------------------------------------------
 
     def explain(self, error: Exception) -> Explanation:
         """See `Prepared.explain`."""
@@ -93,19 +112,24 @@ class PreparedSubmit:
         if fault.kind is Kind.CONDITION:
             return self._refused(fault)
         if not fault.kind.is_worth_another_try:
-            return Explanation(Why.OTHER, f"the transaction of task {self.id} was not carried out: {fault.code}")
+            return Explanation(
+                Why.OTHER, f"the transaction of task {self.id} was not carried out: {fault.code}"
+            )
         row = self._access.state(self.id)
         if row is not None and row.life == self._new.row.life:
             return self._committed()
         return Explanation(
-            Why.PASSING, f"the transaction of task {self.id} was not carried out so far: {fault.code}; send it again"
+            Why.PASSING,
+            f"the transaction of task {self.id} was not carried out so far: {fault.code}; send it again",
         )
 
     def _refused(self, fault: Fault) -> Explanation:
         for came_back in fault.rows.values():
             if came_back is not None and _is_row(came_back, self.id):
                 return self._there(read_row(came_back))
-        theirs = tuple(place for place, came_back in fault.rows.items() if not self._is_tombstone(came_back))
+        theirs = tuple(
+            place for place, came_back in fault.rows.items() if not self._is_tombstone(came_back)
+        )
         if theirs:
             return Explanation(
                 Why.YOURS,
@@ -113,7 +137,8 @@ class PreparedSubmit:
                 places=theirs,
             )
         return Explanation(
-            Why.FORGOTTEN, f"a target or requester of task {self.id} was forgotten since it was prepared"
+            Why.FORGOTTEN,
+            f"a target or requester of task {self.id} was forgotten since it was prepared",
         )
 
     def _there(self, stored: StateRow) -> Explanation:
@@ -124,16 +149,23 @@ class PreparedSubmit:
         if queue != self._new.task.queue:
             return Explanation(Why.CONFLICT, f"task {self.id} exists in queue {queue}")
         receipt = Receipt(self.id, queue, created=False)
-        return Explanation(Why.ALREADY_SUBMITTED, f"task {self.id} is there already, {stored.task.status}", receipt)
+        return Explanation(
+            Why.ALREADY_SUBMITTED, f"task {self.id} is there already, {stored.task.status}", receipt
+        )
 
     def _committed(self) -> Explanation:
         return Explanation(
-            Why.COMMITTED, f"the transaction of task {self.id} was carried out; its answer was lost", self.receipt
+            Why.COMMITTED,
+            f"the transaction of task {self.id} was carried out; its answer was lost",
+            self.receipt,
         )
 
     def _is_tombstone(self, came_back: Mapping[str, Any] | None) -> bool:
         keys = [tombstone_key(digest) for digest in self._new.digests]
-        return came_back is not None and {name: came_back.get(name) for name in (Attr.PK, Attr.SK)} in keys
+        return (
+            came_back is not None
+            and {name: came_back.get(name) for name in (Attr.PK, Attr.SK)} in keys
+        )
 
 
 def _is_row(item: Mapping[str, Any], task_id: str) -> bool:
@@ -146,5 +178,8 @@ def _plain(request: dict[str, Any]) -> dict[str, Any]:
 
     deserialize = TypeDeserializer().deserialize
     made: dict[str, dict[str, Any]] = {name: request[name] for name in _PLAIN if name in request}
-    plain = {name: {key: deserialize(value) for key, value in item.items()} for name, item in made.items()}
+    plain = {
+        name: {key: deserialize(value) for key, value in item.items()}
+        for name, item in made.items()
+    }
     return {**request, **plain}

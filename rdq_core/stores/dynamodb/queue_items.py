@@ -39,8 +39,8 @@ def key_of(queue: str) -> Item:
 def layers_change(before: StoredQueue | None, after: StoredQueue) -> tuple[str, dict[str, Value]]:
     """The update that stores the layers and leaves everything else as it is.
 
-    A queue that isn't leaving any more loses its deletion, and one made of a tombstone the old pause. Nothing else ends
-    a deletion or a pause: they may have begun since `before` was read.
+    A queue that isn't leaving any more loses its deletion, and one made of a tombstone the old
+    pause. Nothing else ends a deletion or a pause: they may have begun since `before` was read.
     """
     layers = _layers(after)
     gone = [attr for attr in _LAYERS if attr not in layers]
@@ -70,12 +70,18 @@ def _layers(queue: StoredQueue) -> dict[Attr, Value]:
     if queue.owners:
         layers[Attr.OWNERS] = text(" ".join(queue.owners))
     if queue.override is not None:
-        layers |= {Attr.OVERRIDE: _json(queue.override.layer), Attr.OVERRIDE_REASON: text(queue.override.reason)}
+        layers |= {
+            Attr.OVERRIDE: _json(queue.override.layer),
+            Attr.OVERRIDE_REASON: text(queue.override.reason),
+        }
         if queue.override.expires_at is not None:
             layers[Attr.OVERRIDE_ENDS_AT] = moment(queue.override.expires_at)
     size = sum(len(value["S"].encode()) for value in layers.values() if "S" in value)
     if size > _MAX_LAYERS_BYTES:
-        raise ConfigInvalid(f"queues.{queue.queue}", f"is {size} bytes in all; accepted: at most {_MAX_LAYERS_BYTES}")
+        raise ConfigInvalid(
+            f"queues.{queue.queue}",
+            f"is {size} bytes in all; accepted: at most {_MAX_LAYERS_BYTES}",
+        )
     return layers
 
 

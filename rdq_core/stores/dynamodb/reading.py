@@ -25,19 +25,24 @@ MOST_COUNTED: Final = 10_000
 
 
 def assembled(access: Access, row: StateRow) -> Task:
-    """The whole task of a row: with what it carries, its history, and its result. Raises CorruptItem."""
+    """The whole task of a row: with what it carries, its history, and its result. Raises
+    CorruptItem.
+    """
     history = access.history.published(row)
     failure = row.task.failure
     return replace(
         row.task,
         **access.bodies.fields(row),
         **_result(access, row, history),
-        failure=None if failure is None else failure_of(failure.code, history[-1] if history else None),
+        failure=None
+        if failure is None
+        else failure_of(failure.code, history[-1] if history else None),
     )
 
 
 def whole(access: Access, row: StateRow) -> Task | None:
-    """The whole task of a row that may move on while it is read: as it is then, None when it is gone by then.
+    """The whole task of a row that may move on while it is read: as it is then, None when it is
+    gone by then.
 
     Raises CorruptItem when a part is missing although the row has not changed.
     """
@@ -52,11 +57,17 @@ def whole(access: Access, row: StateRow) -> Task | None:
             if again.item == row.item:
                 raise
             row = again
-    raise CorruptItem(f"task {row.task.id} changed each time it was read", task_id=row.task.id, hint="read it again")
+    raise CorruptItem(
+        f"task {row.task.id} changed each time it was read",
+        task_id=row.task.id,
+        hint="read it again",
+    )
 
 
 def as_written(access: Access, row: StateRow) -> Task:
-    """The whole task of a row that we have just written; without its history when it has gone since."""
+    """The whole task of a row that we have just written; without its history when it has gone
+    since.
+    """
     with after_a_write():
         return whole(access, row) or row.task
 
@@ -128,7 +139,8 @@ class Reading:
         request = {**request, "KeyConditionExpression": "#queue_shard = :queue_shard"}
         values = {**values, ":queue_shard": text(partition)}
         while True:
-            # At least one entry of each shard is looked at, so that the oldest is known however many there are.
+            # At least one entry of each shard is looked at, so that the oldest is known however
+            # many there are.
             page = self._access.sender.query({**request, "Limit": max(tally.room, 1)}, values)
             yield page
             if "LastEvaluatedKey" not in page:
@@ -159,7 +171,8 @@ class _Tally:
         if entry.get(Attr.STATUS, {}).get("S") != Status.PENDING:
             return
         self.pending += 1
-        # One that was edited by hand into no time at all is pending, and keeps nobody from counting.
+        # One that was edited by hand into no time at all is pending, and keeps nobody from
+        # counting.
         with contextlib.suppress(CorruptItem):
             due_at = Reader(entry, "an index entry").moment(Attr.DUE_AT)
             self.oldest = due_at if self.oldest is None else min(self.oldest, due_at)

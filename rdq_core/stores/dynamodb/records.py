@@ -1,7 +1,8 @@
 """Attempt records and dead-letter entries, to and from items of the dlq table.
 
-The invariant: an attempt's record is written once, under a key that no other writer can have, and carries the key of
-the record before it. It is history when the state row, or a later record that is, names it.
+The invariant: an attempt's record is written once, under a key that no other writer can have, and
+carries the key of the record before it. It is history when the state row, or a later record that
+is, names it.
 """
 
 import zlib
@@ -34,7 +35,9 @@ _ENTRY_BYTES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A stored attempt: its own key, the key of the one before it, and the task's life that it belongs to."""
+    """A stored attempt: its own key, the key of the one before it, and the task's life that it
+    belongs to.
+    """
 
     key: str
     previous: str | None
@@ -66,7 +69,9 @@ def record_item(task_id: str, record: Record, *, now: datetime) -> Item:
         Attr.FINISHED_AT: None if attempt.finished_at is None else moment(attempt.finished_at),
         Attr.OUTCOME: text(attempt.outcome),
         Attr.WORKER: _maybe_text(attempt.worker),
-        Attr.FENCING_TOKEN: None if attempt.fencing_token is None else number(attempt.fencing_token),
+        Attr.FENCING_TOKEN: None
+        if attempt.fencing_token is None
+        else number(attempt.fencing_token),
         Attr.UNKNOWN: _maybe_json(attempt.unknown or None),
     }
     return _present(values) | ({} if attempt.error is None else _error_item(attempt.error))
@@ -111,7 +116,9 @@ def read_record(item: Mapping[str, Any]) -> Record:
 
 
 def chain(items: Iterable[Mapping[str, Any]], last: str | None) -> list[Record] | None:
-    """The published history out of all records of a task, oldest first; None when a record of it is missing."""
+    """The published history out of all records of a task, oldest first; None when a record of it is
+    missing.
+    """
     stored = {str(item[Attr.KIND]["S"]): item for item in items}
     found: list[Record] = []
     while last is not None:
@@ -124,7 +131,9 @@ def chain(items: Iterable[Mapping[str, Any]], last: str | None) -> list[Record] 
 
 
 def entry_item(entry: DeadEntry, *, life: str, partition: str, expires_at: datetime | None) -> Item:
-    """A dead-letter entry as an item; its message, then its type, cut so that it stays within one write unit."""
+    """A dead-letter entry as an item; its message, then its type, cut so that it stays within one
+    write unit.
+    """
     values: dict[Attr, Value | None] = {
         Attr.TASK_ID: text(entry.task_id),
         Attr.KIND: text(ENTRY),

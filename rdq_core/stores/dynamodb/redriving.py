@@ -1,7 +1,7 @@
 """What people do to tasks: cancel, redrive, purge.
 
-The state row is read first, to know what must be written. Whether it may be written is for the write's own condition
-alone, and the row that comes back with a refusal says why.
+The state row is read first, to know what must be written. Whether it may be written is for the
+write's own condition alone, and the row that comes back with a refusal says why.
 """
 
 import contextlib
@@ -50,7 +50,9 @@ BODY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _NewBody:
-    """Where the body of an edited task goes. `body` is put before the row names it, None when no new one is needed."""
+    """Where the body of an edited task goes. `body` is put before the row names it, None when no
+    new one is needed.
+    """
 
     sets: Item
     removes: Sequence[Attr] = ()
@@ -67,10 +69,14 @@ class Redriving:
 
     _access: Access
 
-    def cancel(self, task_id: str, *, now: datetime, op_id: str, expires_at: datetime | None) -> Task:
-        """See `TaskStore.cancel`. A task that is edited meanwhile is looked at again, for its new body's sake.
+    def cancel(
+        self, task_id: str, *, now: datetime, op_id: str, expires_at: datetime | None
+    ) -> Task:
+        """See `TaskStore.cancel`. A task that is edited meanwhile is looked at again, for its new
+        body's sake.
 
-        One that is gone by then is not found: whoever submitted another one under its id has not asked for its end.
+        One that is gone by then is not found: whoever submitted another one under its id has not
+        asked for its end.
         """
         row = self._there(task_id, now)
         for _ in range(_LOOKS):
@@ -84,11 +90,19 @@ class Redriving:
             cancelled = read_row(item)
             self._access.free_slot(cancelled.task, cancelled.fencing_token)
             return as_written(self._access, cancelled)
-        raise TaskConflict(f"task {task_id} was edited each time it was about to be cancelled; try again")
+        raise TaskConflict(
+            f"task {task_id} was edited each time it was about to be cancelled; try again"
+        )
 
-    def _end_as_cancelled(self, row: StateRow, *, now: datetime, op_id: str, expires_at: datetime | None) -> Item:
+    def _end_as_cancelled(
+        self, row: StateRow, *, now: datetime, op_id: str, expires_at: datetime | None
+    ) -> Item:
         kept, forgotten = self._access.keep_for_row(row, expires_at=expires_at, now=now)
-        sets = {**ended_at(Status.CANCELLED, now=now, expires_at=expires_at), Attr.OP_ID: text(op_id), **kept}
+        sets = {
+            **ended_at(Status.CANCELLED, now=now, expires_at=expires_at),
+            Attr.OP_ID: text(op_id),
+            **kept,
+        }
         body = NAMES_NO_BODY if row.body_ref is None else NAMES_SEEN_BODY
         return self._access.update_state(
             row.task.id,
@@ -97,14 +111,20 @@ class Redriving:
             {**values_at(now), ":life": text(row.life), ":seen_body": text(row.body_ref or "")},
         )
 
-    def redrive(self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int) -> Task:
+    def redrive(
+        self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int
+    ) -> Task:
         """See `TaskStore.redrive`. The same `op_id` redrives a task once, however often it asks."""
         row = self._there(entry.task_id, now)
         sent_back = _sent_back(row, edit, now=now, op_id=op_id, shards=shards)
         body = self._body_after(row, edit, sent_back, now)
         if body.body is not None:
             self._access.bodies.put(body.body)
-        sets = {**sent_back, **body.sets, **self._access.references.keep_for_run(row, due_at=now, now=now)}
+        sets = {
+            **sent_back,
+            **body.sets,
+            **self._access.references.keep_for_run(row, due_at=now, now=now),
+        }
         removes = (Attr.COMPLETED_AT, Attr.EXPIRES_AT, *_unpinned(edit), *body.removes)
         values = {**_death_seen(entry, now), ":op_id": text(op_id)}
         condition = all_of(IS_DEAD, DIED_THEN, HAS_NOT_EXPIRED, IS_NOT_DONE)
@@ -116,20 +136,26 @@ class Redriving:
         self._replaced(row, body)
         return as_written(self._access, read_row(_after(row.item, sets, removes)))
 
-    def purge(self, entry: DeadEntry, *, now: datetime, op_id: str) -> None:  # noqa: ARG002 - what is gone needs no mark
+    # what is gone needs no mark
+    def purge(self, entry: DeadEntry, *, now: datetime, op_id: str) -> None:  # noqa: ARG002
         """See `TaskStore.purge`."""
         row = self._there(entry.task_id, now)
         delete = {"TableName": self._access.tables.tasks, "Key": key(entry.task_id, STATE)}
         condition = all_of(IS_DEAD, DIED_THEN, HAS_NOT_EXPIRED)
         try:
-            self._with_entry("Delete", conditioned(delete, condition, _death_seen(entry, now)), entry)
+            self._with_entry(
+                "Delete", conditioned(delete, condition, _death_seen(entry, now)), entry
+            )
         except ConditionFailed as refused:
-            # It was there when we looked, so that it is gone is what was asked for, and most likely our own doing.
+            # It was there when we looked, so that it is gone is what was asked for, and most likely
+            # our own doing.
             if refused.row is not None:
                 raise _refusal(entry.task_id, refused.row, Verb.PURGE, now) from None
         with contextlib.suppress(StoreFailed):
             self._access.history.discard_life(entry.task_id, row.life)
-            self._access.bodies.discard(entry.task_id, bodies=(row.body_ref,), results=(row.result_ref,))
+            self._access.bodies.discard(
+                entry.task_id, bodies=(row.body_ref,), results=(row.result_ref,)
+            )
             self._access.references.discard(entry.task_id, row.life, row.references)
 
     def _there(self, task_id: str, now: datetime) -> StateRow:
@@ -140,14 +166,20 @@ class Redriving:
 
     def _with_entry(self, action: str, part: Mapping[str, Any], entry: DeadEntry) -> None:
         delete = {"TableName": self._access.tables.dlq, "Key": key(entry.task_id, ENTRY)}
-        self._access.sender.transact([{action: part}, {"Delete": delete}], nonce=self._access.ids.nonce())
+        self._access.sender.transact(
+            [{action: part}, {"Delete": delete}], nonce=self._access.ids.nonce()
+        )
 
     def _body_after(self, row: StateRow, edit: Edit, sent_back: Item, now: datetime) -> _NewBody:
-        """Where the body goes: it stays where it is, unless it is edited or the row's new names leave it no room."""
+        """Where the body goes: it stays where it is, unless it is edited or the row's new names
+        leave it no room.
+        """
         if edit == NO_EDIT:
             return _NewBody(self._access.bodies.keep_for_run(row, due_at=now, now=now))
         task = edited(replace(row.task, **self._access.bodies.fields(row)), edit)
-        lean = {attr: value for attr, value in {**row.item, **sent_back}.items() if attr in SUBMITTED}
+        lean = {
+            attr: value for attr, value in {**row.item, **sent_back}.items() if attr in SUBMITTED
+        }
         inline = contents.inline_body(task)
         if item_size(inline) <= room_for_body(lean):
             return _NewBody(inline, [attr for attr in BODY if attr not in inline])
@@ -159,7 +191,12 @@ class Redriving:
         return _NewBody(sets, [attr for attr in BODY if attr not in sets], body)
 
     def _refused_redrive(
-        self, row: StateRow, op_id: str, came_back: Mapping[str, Any] | None, body: _NewBody, now: datetime
+        self,
+        row: StateRow,
+        op_id: str,
+        came_back: Mapping[str, Any] | None,
+        body: _NewBody,
+        now: datetime,
     ) -> Task:
         task_id = row.task.id
         done = _done_by(op_id, came_back)
@@ -198,7 +235,11 @@ def _sent_back(row: StateRow, edit: Edit, *, now: datetime, op_id: str, shards: 
 
 def _names(task: Task) -> Item:
     names: Item = {Attr.HANDLER_REF: text(task.handler_ref)}
-    return names if task.handler_version is None else {**names, Attr.HANDLER_VERSION: text(task.handler_version)}
+    return (
+        names
+        if task.handler_version is None
+        else {**names, Attr.HANDLER_VERSION: text(task.handler_version)}
+    )
 
 
 def _unpinned(edit: Edit) -> tuple[Attr, ...]:
@@ -213,7 +254,9 @@ def _after(item: Mapping[str, Any], sets: Item, removes: Sequence[Attr]) -> Item
     return {attr: value for attr, value in {**item, **sets}.items() if attr not in removes}
 
 
-def _done_by(op_id: str, came_back: Mapping[str, Any] | None, status: Status | None = None) -> Item | None:
+def _done_by(
+    op_id: str, came_back: Mapping[str, Any] | None, status: Status | None = None
+) -> Item | None:
     """The row that came back, when this very request had changed it before."""
     if came_back is None or came_back.get(Attr.OP_ID) != text(op_id):
         return None
@@ -230,7 +273,9 @@ def _still_live(seen: StateRow, came_back: Mapping[str, Any] | None, now: dateti
     return row
 
 
-def _refusal(task_id: str, came_back: Mapping[str, Any] | None, verb: Verb, now: datetime) -> RdqError:
+def _refusal(
+    task_id: str, came_back: Mapping[str, Any] | None, verb: Verb, now: datetime
+) -> RdqError:
     row = None if came_back is None else read_row(came_back)
     if row is None or row.is_gone(now):
         return _not_found(task_id)

@@ -1,4 +1,6 @@
-"""Bodies of work that is long overdue, in a paused queue for instance, live on although nobody claims it."""
+"""Bodies of work that is long overdue, in a paused queue for instance, live on although nobody
+claims it.
+"""
 
 import contextlib
 from datetime import datetime
@@ -6,7 +8,12 @@ from datetime import datetime
 from rdq_core.domain.limits import LONG_OVERDUE
 from rdq_core.engine.ports import Candidate
 from rdq_core.stores.dynamodb.access import Access
-from rdq_core.stores.dynamodb.expressions import BODY_IS_AS_SEEN, REFERENCES_ARE_AS_SEEN, all_of, change
+from rdq_core.stores.dynamodb.expressions import (
+    BODY_IS_AS_SEEN,
+    REFERENCES_ARE_AS_SEEN,
+    all_of,
+    change,
+)
 from rdq_core.stores.dynamodb.items import StateRow
 from rdq_core.stores.dynamodb.schema import Attr
 from rdq_core.stores.dynamodb.transact import ConditionFailed
@@ -19,8 +26,8 @@ class Renewing:
     _access: Access
 
     def renew(self, candidate: Candidate, *, now: datetime) -> None:
-        """See `TaskStore.renew`. A read of the row; two writes a month where its body lives outside, and two more, or
-        three, where it has references.
+        """See `TaskStore.renew`. A read of the row; two writes a month where its body lives
+        outside, and two more, or three, where it has references.
         """
         row = self._access.state(candidate.task_id)
         if row is None or row.due_at is None or row.due_at + LONG_OVERDUE > now:

@@ -1,7 +1,9 @@
-"""Tables, keys, indexes and attributes, by their names in DynamoDB. Nothing else in rdq spells one of them out.
+"""Tables, keys, indexes and attributes, by their names in DynamoDB. Nothing else in rdq spells one
+of them out.
 
-Keys, index keys, what an index projects and `expires_at` have their full names: templates, alarms and people use them.
-Everything else is abbreviated, because each byte of a name is stored and billed with every item.
+Keys, index keys, what an index projects and `expires_at` have their full names: templates, alarms
+and people use them. Everything else is abbreviated, because each byte of a name is stored and
+billed with every item.
 """
 
 import contextlib
@@ -15,9 +17,12 @@ from typing import Any, Final
 from rdq_core.errors import Unavailable
 
 DUE_INDEX: Final = "due"
-"""On the tasks table: whatever a sweeper should look at, by shard and time. Sparse: terminal tasks are not in it."""
+"""On the tasks table: whatever a sweeper should look at, by shard and time. Sparse: terminal tasks
+are not in it.
+"""
 DEAD_INDEX: Final = "dead"
-"""On the dlq table: dead-letter entries by shard and time of death. Sparse: attempts are not in it."""
+"""On the dlq table: dead-letter entries by shard and time of death. Sparse: attempts are not in it.
+"""
 
 STATE: Final = "T"
 """The kind of the state row: the only item that ever changes."""
@@ -30,7 +35,9 @@ ATTEMPT_PREFIX: Final = "A#"
 QUEUES: Final = "queues"
 """The control table's partition of queue configuration: one item a queue, under its name."""
 REFERENCE_PREFIX: Final = "ref#"
-"""How partitions of the control table begin that hold a target's or requester's references and their tombstone."""
+"""How partitions of the control table begin that hold a target's or requester's references and
+their tombstone.
+"""
 OPEN_JOBS: Final = "jobs#open"
 """The control table's partition of bulk operations that are not at their end, each under its id."""
 ENDED_JOBS: Final = "jobs#done"
@@ -161,7 +168,9 @@ DUE_PROJECTION: Final = (Attr.STATUS, Attr.FENCING_TOKEN, Attr.HANDLER_REF, Attr
 
 _WAIT_SECONDS: Final = 120.0
 _LOOK_EVERY: Final = 0.2
-_NOT_HERE: Final = frozenset({"UnknownOperationException", "UnsupportedOperationException", "InvalidAction"})
+_NOT_HERE: Final = frozenset(
+    {"UnknownOperationException", "UnsupportedOperationException", "InvalidAction"}
+)
 _ALREADY_SO: Final = frozenset({"ValidationException", "ContinuousBackupsUnavailableException"})
 _TABLE_NAME = re.compile(r"[a-zA-Z0-9_.-]{3,255}")
 _VARIABLES: Final = {
@@ -183,14 +192,24 @@ class Tables:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> "Tables":
-        """The names that the environment gives. Raises Unavailable naming each variable that has no table name."""
+        """The names that the environment gives. Raises Unavailable naming each variable that has no
+        table name.
+        """
         unset = [name for name in _VARIABLES.values() if not environ.get(name)]
-        invalid = [name for name in _VARIABLES.values() if name not in unset and not _is_table_name(environ[name])]
+        invalid = [
+            name
+            for name in _VARIABLES.values()
+            if name not in unset and not _is_table_name(environ[name])
+        ]
         problems = [f"no table name in {', '.join(unset)}"] if unset else []
         problems += [f"not a table's name in {', '.join(invalid)}"] if invalid else []
         if problems:
             accepted = "a table's name has 3 to 255 of the characters A-Z a-z 0-9 _ . -"
-            hint = "set the four RDQ_*_TABLE variables, or try it locally: rdq local" if unset else accepted
+            hint = (
+                "set the four RDQ_*_TABLE variables, or try it locally: rdq local"
+                if unset
+                else accepted
+            )
             raise Unavailable("; ".join(problems), hint=hint)
         return cls(**{field: environ[name] for field, name in _VARIABLES.items()})
 
@@ -217,14 +236,22 @@ def definitions(tables: Tables) -> dict[str, dict[str, Any]]:
     """CreateTable's arguments of each table, by the field of `Tables`."""
     return {
         "tasks": {
-            **_table(tables.tasks, Attr.TASK_ID, Attr.KIND, (Attr.QUEUE_SHARD, "S"), (Attr.DUE_AT, "N")),
+            **_table(
+                tables.tasks, Attr.TASK_ID, Attr.KIND, (Attr.QUEUE_SHARD, "S"), (Attr.DUE_AT, "N")
+            ),
             "GlobalSecondaryIndexes": [
-                _index(DUE_INDEX, Attr.DUE_AT, {"ProjectionType": "INCLUDE", "NonKeyAttributes": [*DUE_PROJECTION]})
+                _index(
+                    DUE_INDEX,
+                    Attr.DUE_AT,
+                    {"ProjectionType": "INCLUDE", "NonKeyAttributes": [*DUE_PROJECTION]},
+                )
             ],
             "StreamSpecification": {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
         },
         "dlq": {
-            **_table(tables.dlq, Attr.TASK_ID, Attr.KIND, (Attr.QUEUE_SHARD, "S"), (Attr.DEAD_AT, "N")),
+            **_table(
+                tables.dlq, Attr.TASK_ID, Attr.KIND, (Attr.QUEUE_SHARD, "S"), (Attr.DEAD_AT, "N")
+            ),
             "GlobalSecondaryIndexes": [_index(DEAD_INDEX, Attr.DEAD_AT, {"ProjectionType": "ALL"})],
         },
         "control": _table(tables.control, Attr.PK, Attr.SK),
@@ -245,7 +272,11 @@ def _table(name: str, partition: str, sort: str, *more: tuple[str, str]) -> dict
 
 
 def _index(name: str, sort: str, projection: Mapping[str, Any]) -> dict[str, Any]:
-    return {"IndexName": name, "KeySchema": _key(Attr.QUEUE_SHARD, sort), "Projection": dict(projection)}
+    return {
+        "IndexName": name,
+        "KeySchema": _key(Attr.QUEUE_SHARD, sort),
+        "Projection": dict(projection),
+    }
 
 
 def _key(partition: str, sort: str) -> list[dict[str, str]]:
@@ -255,11 +286,14 @@ def _key(partition: str, sort: str) -> list[dict[str, str]]:
     ]
 
 
-def create_tables(client: Any, tables: Tables, *, sleep: Callable[[float], None] = time.sleep) -> None:
-    """The four tables with their indexes, TTL, stream and point-in-time recovery, ready for use when it returns.
+def create_tables(
+    client: Any, tables: Tables, *, sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """The four tables with their indexes, TTL, stream and point-in-time recovery, ready for use
+    when it returns.
 
-    Recovery and TTL are left out where an engine doesn't have them. Raises Unavailable when a table doesn't become
-    ready within two minutes.
+    Recovery and TTL are left out where an engine doesn't have them. Raises Unavailable when a table
+    doesn't become ready within two minutes.
     """
     wanted = definitions(tables).values()
     for definition in wanted:
@@ -267,7 +301,12 @@ def create_tables(client: Any, tables: Tables, *, sleep: Callable[[float], None]
     for definition in wanted:
         name = definition["TableName"]
         _wait_until_active(client, name, sleep)
-        _try(client, client.update_time_to_live, TableName=name, TimeToLiveSpecification=_time_to_live())
+        _try(
+            client,
+            client.update_time_to_live,
+            TableName=name,
+            TimeToLiveSpecification=_time_to_live(),
+        )
         _try(
             client,
             client.update_continuous_backups,

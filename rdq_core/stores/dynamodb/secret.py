@@ -1,4 +1,6 @@
-"""The key that page cursors are signed with, in the control table: made once, by whoever needs it first."""
+"""The key that page cursors are signed with, in the control table: made once, by whoever needs it
+first.
+"""
 
 import threading
 from typing import Any, Final
@@ -17,7 +19,9 @@ _FEWEST: Final = 16
 class DynamoCursorKey:
     """A `CursorKey` in the control table. Safe between threads; it is read once a process."""
 
-    def __init__(self, client: Any, tables: Tables, *, ids: IdSource, jitter: Jitter, sleeper: Sleeper) -> None:
+    def __init__(
+        self, client: Any, tables: Tables, *, ids: IdSource, jitter: Jitter, sleeper: Sleeper
+    ) -> None:
         self._sender = Sender(client, jitter=jitter, sleeper=sleeper)
         self._table = tables.control
         self._ids = ids
@@ -46,6 +50,7 @@ def _read(item: Item) -> bytes:
     key = reader.maybe_bytes(Attr.SECRET)
     if key is None or len(key) < _FEWEST:
         raise CorruptItem(
-            "the key of page cursors cannot be read", hint=f"delete the item {CURSOR_SECRET} of the control table"
+            "the key of page cursors cannot be read",
+            hint=f"delete the item {CURSOR_SECRET} of the control table",
         )
     return key

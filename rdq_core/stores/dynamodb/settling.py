@@ -1,7 +1,8 @@
 """By the holder of a claim: adopt, heartbeat, complete, reschedule, dead-letter, release.
 
-The invariant: each is one write to the state row (or one transaction with it) on the condition that the caller's token
-is the present one. What goes before that write is seen by nobody until it succeeds.
+The invariant: each is one write to the state row (or one transaction with it) on the condition that
+the caller's token is the present one. What goes before that write is seen by nobody until it
+succeeds.
 """
 
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from rdq_core.domain.lifecycle import Result, Verb, lost
 from rdq_core.domain.task import Failure, Status
 from rdq_core.stores.dynamodb import contents
 from rdq_core.stores.dynamodb.access import Access, is_token, values_at
+from rdq_core.stores.dynamodb.ambiguity import Settled, was_it_us
 from rdq_core.stores.dynamodb.bodies import AFTER_ROW, Outside
 from rdq_core.stores.dynamodb.expressions import (
     IS_DUE,
@@ -35,7 +37,6 @@ from rdq_core.stores.dynamodb.records import Record, record_key
 from rdq_core.stores.dynamodb.schema import Attr
 from rdq_core.stores.dynamodb.transact import ConditionFailed
 from rdq_core.stores.dynamodb.values import Item, item_size, moment, number, seconds_up, text
-from rdq_core.stores.dynamodb.verdicts import Settled, was_it_us
 
 _NOT_REACHED: Final = (Attr.UNREACHED, Attr.UNREACHED_SINCE, Attr.UNADOPTED)
 _GIVES_BACK: Final = (Attr.CLAIM_TOKEN, Attr.CLAIMED_AT, Attr.HANDED_OVER)
@@ -56,7 +57,9 @@ class Settling:
             raise lost(task_id, Verb.ADOPT)
         takes_over = change(holding(grant), (Attr.HANDED_OVER, *_NOT_REACHED))
         try:
-            item = self._access.update_state(task_id, takes_over, all_of(IS_HELD_BY_CALLER), {":token": text(token)})
+            item = self._access.update_state(
+                task_id, takes_over, all_of(IS_HELD_BY_CALLER), {":token": text(token)}
+            )
         except ConditionFailed as refused:
             row = maybe_row(refused.row)
             if row is None or row.token != grant.token:
@@ -83,7 +86,13 @@ class Settling:
                 raise lost(claim.task.id, Verb.HEARTBEAT) from None
 
     def complete(
-        self, claim: Claim, attempt: Attempt, result: Result, *, now: datetime, expires_at: datetime | None
+        self,
+        claim: Claim,
+        attempt: Attempt,
+        result: Result,
+        *,
+        now: datetime,
+        expires_at: datetime | None,
     ) -> None:
         """See `TaskStore.complete`."""
         row = self._access.held(claim, Verb.COMPLETE)
@@ -96,13 +105,17 @@ class Settling:
         if outside is not None:
             self._access.bodies.put(outside)
         self._settle(
-            Settled.by(claim, row, Verb.COMPLETE, result_ref=None if outside is None else outside.ref),
+            Settled.by(
+                claim, row, Verb.COMPLETE, result_ref=None if outside is None else outside.ref
+            ),
             {**sets, **outcome, **kept},
             (*ENDS, Attr.FAILURE, *forgotten),
             claim,
         )
 
-    def reschedule(self, claim: Claim, attempt: Attempt, failure: Failure, *, due_at: datetime) -> None:
+    def reschedule(
+        self, claim: Claim, attempt: Attempt, failure: Failure, *, due_at: datetime
+    ) -> None:
         """See `TaskStore.reschedule`."""
         row = self._access.held(claim, Verb.RESCHEDULE)
         kept = self._access.keep_for_run(row, due_at=due_at, now=self._access.clock.now())
@@ -110,25 +123,48 @@ class Settling:
         self._access.history.put(claim.task.id, record)
         self._settle(
             Settled.by(claim, row, Verb.RESCHEDULE, record_key=record.key),
-            {**_waiting(claim.claim_id, Verb.RESCHEDULE, failure, due_at), **appended(row, record), **kept},
+            {
+                **_waiting(claim.claim_id, Verb.RESCHEDULE, failure, due_at),
+                **appended(row, record),
+                **kept,
+            },
             HANDS_BACK,
             claim,
         )
 
-    def release(self, claim: Claim, failure: Failure, *, due_at: datetime, unreached: Unreached | None = None) -> None:
+    def release(
+        self,
+        claim: Claim,
+        failure: Failure,
+        *,
+        due_at: datetime,
+        unreached: Unreached | None = None,
+    ) -> None:
         """See `TaskStore.release`."""
         row = self._access.held(claim, Verb.RELEASE)
-        sets = {**_waiting(claim.claim_id, Verb.RELEASE, failure, due_at), **unreached_item(unreached)}
+        sets = {
+            **_waiting(claim.claim_id, Verb.RELEASE, failure, due_at),
+            **unreached_item(unreached),
+        }
         removes = HANDS_BACK if unreached is None else _GIVES_BACK
         self._settle(Settled.by(claim, row, Verb.RELEASE), sets, removes, claim)
 
     def release_lapsed(
-        self, lapsed: Claim, failure: Failure, grant: Grant, *, due_at: datetime, unreached: Unreached
+        self,
+        lapsed: Claim,
+        failure: Failure,
+        grant: Grant,
+        *,
+        due_at: datetime,
+        unreached: Unreached,
     ) -> bool:
         """See `TaskStore.release_lapsed`."""
         if not is_token(lapsed.token):
             return False
-        sets = {**_waiting(grant.claim_id, Verb.RELEASE, failure, due_at), **unreached_item(unreached)}
+        sets = {
+            **_waiting(grant.claim_id, Verb.RELEASE, failure, due_at),
+            **unreached_item(unreached),
+        }
         try:
             self._access.settle_state(
                 lapsed.task.id,
@@ -137,7 +173,9 @@ class Settling:
                 {**values_at(grant.now), ":token": text(lapsed.token)},
             )
         except ConditionFailed as refused:
-            settled = Settled(task_id=lapsed.task.id, life=lapsed.life, claim_id=grant.claim_id, verb=Verb.RELEASE)
+            settled = Settled(
+                task_id=lapsed.task.id, life=lapsed.life, claim_id=grant.claim_id, verb=Verb.RELEASE
+            )
             if not was_it_us(self._access, settled, refused.row):
                 return False
         self._access.free_slot(lapsed.task, lapsed.fencing_token)
@@ -146,7 +184,10 @@ class Settling:
     def _settle(self, settled: Settled, sets: Item, removes: Sequence[Attr], claim: Claim) -> None:
         try:
             self._access.settle_state(
-                claim.task.id, change(sets, removes), all_of(IS_HELD_BY_CALLER), {":token": text(claim.token)}
+                claim.task.id,
+                change(sets, removes),
+                all_of(IS_HELD_BY_CALLER),
+                {":token": text(claim.token)},
             )
         except ConditionFailed as refused:
             if not was_it_us(self._access, settled, refused.row):
@@ -154,15 +195,25 @@ class Settling:
         self._access.free_slot(claim.task, claim.fencing_token)
 
     def _place_result(
-        self, claim: Claim, row: StateRow, sets: Item, attempt: Attempt, result: Result, expires_at: datetime | None
+        self,
+        claim: Claim,
+        row: StateRow,
+        sets: Item,
+        attempt: Attempt,
+        result: Result,
+        expires_at: datetime | None,
     ) -> tuple[Item, Outside | None]:
         inline = {**contents.inline_result(result), **contents.texts({Attr.WORKER: attempt.worker})}
-        settled = {attr: value for attr, value in row.item.items() if attr not in (*ENDS, Attr.FAILURE)} | sets
+        settled = {
+            attr: value for attr, value in row.item.items() if attr not in (*ENDS, Attr.FAILURE)
+        } | sets
         if not attempt.unknown and item_size(inline) <= room_for_result(settled):
             return inline, None
         ends_at = None if expires_at is None else expires_at + AFTER_ROW
         bodies = self._access.bodies
-        outside = bodies.result(claim.task.id, claim.claim_id, result, attempt, ends_at, life=row.life)
+        outside = bodies.result(
+            claim.task.id, claim.claim_id, result, attempt, ends_at, life=row.life
+        )
         return {Attr.RESULT_REF: text(outside.ref)}, outside
 
 
@@ -176,7 +227,9 @@ def holding(grant: Grant) -> Item:
 
 
 def record_of(row: StateRow, attempt: Attempt, claim_id: str) -> Record:
-    """The record that the next attempt of a row becomes: its number comes from the row's history, nowhere else."""
+    """The record that the next attempt of a row becomes: its number comes from the row's history,
+    nowhere else.
+    """
     return Record(record_key(row.history_length + 1, claim_id), row.last_attempt, row.life, attempt)
 
 
@@ -200,7 +253,9 @@ def ended_at(status: Status, *, now: datetime, expires_at: datetime | None) -> I
     return item if expires_at is None else {**item, Attr.EXPIRES_AT: number(seconds_up(expires_at))}
 
 
-def _ended(claim: Claim, verb: Verb, status: Status, *, now: datetime, expires_at: datetime | None) -> Item:
+def _ended(
+    claim: Claim, verb: Verb, status: Status, *, now: datetime, expires_at: datetime | None
+) -> Item:
     return ended_at(status, now=now, expires_at=expires_at) | marks(claim.claim_id, verb)
 
 
@@ -218,4 +273,8 @@ def _success(row: StateRow, attempt: Attempt) -> Item:
         Attr.ATTEMPT_COUNT: number(row.task.attempt_count + 1),
         Attr.SUCCESS_STARTED: moment(attempt.started_at),
     }
-    return item if attempt.finished_at is None else {**item, Attr.SUCCESS_FINISHED: moment(attempt.finished_at)}
+    return (
+        item
+        if attempt.finished_at is None
+        else {**item, Attr.SUCCESS_FINISHED: moment(attempt.finished_at)}
+    )

@@ -2,9 +2,9 @@
 
     claim ── row and slot, in one transaction ──► in flight ──► every way out frees the slot, best effort
 
-A slot has no end of its own. The invariant: it is held exactly as long as the task that it names, read consistently,
-is in flight under that key, lapsed or not. So a slot that nobody freed costs the next claimant one read and nothing
-else, and no clock decides who holds a key.
+A slot has no end of its own. The invariant: it is held exactly as long as the task that it names,
+read consistently, is in flight under that key, lapsed or not. So a slot that nobody freed costs the
+next claimant one read and nothing else, and no clock decides who holds a key.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,9 @@ class Keyed:
     _access: Access
 
     def claim_keyed(self, candidate: Candidate, grant: Grant) -> Claim | KeyBusy | None:
-        """See `TaskStore.claim_keyed`. A read, and a transaction; another read where the slot names somebody."""
+        """See `TaskStore.claim_keyed`. A read, and a transaction; another read where the slot names
+        somebody.
+        """
         row = self._access.state(candidate.task_id)
         if row is None or row.task.concurrency_key is None:
             return None
@@ -48,17 +50,32 @@ class Keyed:
                     return KEY_BUSY
         return KEY_BUSY
 
-    def _take(self, row: StateRow, candidate: Candidate, grant: Grant, seen: Mapping[str, Any] | None) -> RowClaim:
+    def _take(
+        self, row: StateRow, candidate: Candidate, grant: Grant, seen: Mapping[str, Any] | None
+    ) -> RowClaim:
         fence = number(candidate.fencing_token + 1)
-        sets = {**leased(candidate.fencing_token + 1, grant), **kept(self._access, row, candidate.due_at, grant)}
+        sets = {
+            **leased(candidate.fencing_token + 1, grant),
+            **kept(self._access, row, candidate.due_at, grant),
+        }
         values = {**values_at(grant.now), ":seen_fence": number(candidate.fencing_token)}
-        update = self._access.part(row.task.id, change(sets, (Attr.FAILURE,)), all_of(*CLAIMABLE), values)
+        update = self._access.part(
+            row.task.id, change(sets, (Attr.FAILURE,)), all_of(*CLAIMABLE), values
+        )
         slot = {**slot_key(row.task), Attr.TASK_ID: text(row.task.id), Attr.FENCING_TOKEN: fence}
         free = all_of(SLOT_IS_FREE) if seen is None else all_of(SLOT_IS_AS_SEEN)
-        was = {} if seen is None else {":slot_task": seen[Attr.TASK_ID], ":slot_fence": seen[Attr.FENCING_TOKEN]}
+        was = (
+            {}
+            if seen is None
+            else {":slot_task": seen[Attr.TASK_ID], ":slot_fence": seen[Attr.FENCING_TOKEN]}
+        )
         put = conditioned({"TableName": self._access.tables.control, "Item": slot}, free, was)
-        self._access.sender.transact([{"Update": update}, {"Put": put}], nonce=self._access.ids.nonce())
-        after = {attr: value for attr, value in {**row.item, **sets}.items() if attr != Attr.FAILURE}
+        self._access.sender.transact(
+            [{"Update": update}, {"Put": put}], nonce=self._access.ids.nonce()
+        )
+        after = {
+            attr: value for attr, value in {**row.item, **sets}.items() if attr != Attr.FAILURE
+        }
         return claim_of(read_row(after))
 
     def _is_held(self, slot: Mapping[str, Any], row: StateRow) -> bool:

@@ -1,7 +1,9 @@
-"""Stacks made small: compressed against phrases that most Python tracebacks have, so that they needn't be stored.
+"""Stacks made small: compressed against phrases that most Python tracebacks have, so that they
+needn't be stored.
 
-A record of a real stack of 3 KB takes one write unit so, and two without. The invariant: what was stored is read with
-the phrases that it was stored with. They are a part of the format: a change of them is a new name beside the old one.
+A record of a real stack of 3 KB takes one write unit so, and two without. The invariant: what was
+stored is read with the phrases that it was stored with. They are a part of the format: a change of
+them is a new name beside the old one.
 """
 
 import zlib

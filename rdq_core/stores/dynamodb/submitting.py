@@ -26,19 +26,23 @@ class Submitting:
 
 
 def put_row(access: Access, new: NewTaskItems) -> Submission:
-    """Write the row, or find out what is there in its place: our own of an earlier try, or another's.
+    """Write the row, or find out what is there in its place: our own of an earlier try, or
+    another's.
 
     Raises TaskConflict when the id is another queue's, or the task was forgotten meanwhile.
     """
     try:
-        access.sender.put(access.tables.tasks, new.item, any_of(IS_ABSENT, HAS_EXPIRED), values_at(new.now))
+        access.sender.put(
+            access.tables.tasks, new.item, any_of(IS_ABSENT, HAS_EXPIRED), values_at(new.now)
+        )
     except ConditionFailed as refused:
         return _already_there(access, new, refused)
     return checked(access, new, Submission(new.task, created=True))
 
 
 def checked(access: Access, new: NewTaskItems, submission: Submission) -> Submission:
-    """The submission, unless the task's target or requester was forgotten while it was stored: then it goes again.
+    """The submission, unless the task's target or requester was forgotten while it was stored: then
+    it goes again.
 
     A task without references costs no read.
     """
@@ -61,7 +65,9 @@ def _already_there(access: Access, new: NewTaskItems, refused: ConditionFailed) 
         # Its submitter died before it could find out.
         end_life(access, task.id, stored.life)
         return put_row(access, new)
-    if not refused.in_doubt:  # else a try of ours may yet come, when the other life has ended, and name what was put
+    if (
+        not refused.in_doubt
+    ):  # else a try of ours may yet come, when the other life has ended, and name what was put
         discard_loser(access, new)
     if stored.task.queue != task.queue:
         raise TaskConflict(f"task {task.id} exists in queue {stored.task.queue}", task_id=task.id)

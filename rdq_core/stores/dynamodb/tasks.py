@@ -15,11 +15,11 @@ from rdq_core.stores.dynamodb.forgetting import Forgetting
 from rdq_core.stores.dynamodb.history import History
 from rdq_core.stores.dynamodb.inserts import Inserts
 from rdq_core.stores.dynamodb.many import SubmittingMany
+from rdq_core.stores.dynamodb.orphans import Searching
 from rdq_core.stores.dynamodb.preparing import Preparing
 from rdq_core.stores.dynamodb.reading import Reading
 from rdq_core.stores.dynamodb.redriving import Redriving
 from rdq_core.stores.dynamodb.references import References
-from rdq_core.stores.dynamodb.remains import Searching
 from rdq_core.stores.dynamodb.renewing import Renewing
 from rdq_core.stores.dynamodb.schema import Tables
 from rdq_core.stores.dynamodb.settling import Settling
@@ -46,9 +46,10 @@ class DynamoTaskStore(
 ):
     """A `TaskStore` in DynamoDB, safe between threads and processes.
 
-    `client` is a low-level boto3 client. `shards_ever` tells the most index shards that a queue has ever had: lists and
-    counts visit all of them. With a `body_bucket` (and an `s3` client) payloads and results that take more than
-    `s3_above` bytes are stored there; without one, those over 256 KiB are refused.
+    `client` is a low-level boto3 client. `shards_ever` tells the most index shards that a queue has
+    ever had: lists and counts visit all of them. With a `body_bucket` (and an `s3` client) payloads
+    and results that take more than `s3_above` bytes are stored there; without one, those over 256
+    KiB are refused.
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class DynamoTaskStore(
         s3_above: int = MAX_STORED_BYTES,
     ) -> None:
         sender = Sender(client, jitter=jitter, sleeper=sleeper)
-        checks = None if body_bucket is None else ClaimCheck(s3, body_bucket, Patience(jitter, sleeper))
+        checks = (
+            None if body_bucket is None else ClaimCheck(s3, body_bucket, Patience(jitter, sleeper))
+        )
         self._shards_ever = shards_ever
         self._inserts = Inserts(sender, tables.tasks)
         self._access = Access(

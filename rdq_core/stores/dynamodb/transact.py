@@ -1,8 +1,9 @@
-"""The one place that sends requests: built once, repeated byte for byte, refusals read, patience bounded.
+"""The one place that sends requests: built once, repeated byte for byte, refusals read, patience
+bounded.
 
-The invariant: a request that comes back as done was carried out exactly as it was first built, however often it was
-sent. botocore repeats throttled and broken requests by itself; what is left over, and transaction conflicts, which it
-leaves alone, are repeated here, with jitter.
+The invariant: a request that comes back as done was carried out exactly as it was first built,
+however often it was sent. botocore repeats throttled and broken requests by itself; what is left
+over, and transaction conflicts, which it leaves alone, are repeated here, with jitter.
 """
 
 import hashlib
@@ -43,12 +44,16 @@ _READS: Final = frozenset({"get_item", "query", "scan"})
 
 
 class ConditionFailed(Exception):
-    """A condition did not hold, and nothing was written. `row` is the item as it is now, None when there is none.
+    """A condition did not hold, and nothing was written. `row` is the item as it is now, None when
+    there is none.
 
-    With `in_doubt`, nobody knows what became of an earlier try of the same request: it may even arrive later on.
+    With `in_doubt`, nobody knows what became of an earlier try of the same request: it may even
+    arrive later on.
     """
 
-    def __init__(self, rows: Mapping[int, Mapping[str, Any] | None], *, in_doubt: bool = False) -> None:
+    def __init__(
+        self, rows: Mapping[int, Mapping[str, Any] | None], *, in_doubt: bool = False
+    ) -> None:
         super().__init__("a condition did not hold")
         self.rows = rows
         self.in_doubt = in_doubt
@@ -60,7 +65,9 @@ class ConditionFailed(Exception):
 
 
 class Refused(Exception):
-    """A request failed in a way that sending it again doesn't help. `in_doubt` is what came of the tries before."""
+    """A request failed in a way that sending it again doesn't help. `in_doubt` is what came of the
+    tries before.
+    """
 
     def __init__(self, fault: Fault, error: Exception, *, in_doubt: bool = False) -> None:
         super().__init__(fault.code)
@@ -79,7 +86,9 @@ class Patience:
         self._never = threading.Event()
 
     def send(self, call: Callable[[], T], *, what: str, writes: bool) -> T:
-        """The answer. Raises Refused when trying again doesn't help, StoreFailed when it has not helped."""
+        """The answer. Raises Refused when trying again doesn't help, StoreFailed when it has not
+        helped.
+        """
         may_have_happened = False
         for tried in range(self._tries):
             try:
@@ -101,11 +110,14 @@ class Patience:
             if tried + 1 < self._tries:
                 self.pause(tried, longer=fault.kind is Kind.THROTTLED)
         raise StoreFailed(
-            f"{what} failed {self._tries} times: {fault.code}{place}", may_have_happened=may_have_happened and writes
+            f"{what} failed {self._tries} times: {fault.code}{place}",
+            may_have_happened=may_have_happened and writes,
         )
 
     def pause(self, tried: int, *, longer: bool) -> None:
-        """Wait before the next try, longer each time, and longer still when there is too much at once."""
+        """Wait before the next try, longer each time, and longer still when there is too much at
+        once.
+        """
         longest = min(_FIRST_PAUSE * 2 ** (tried + 2 * longer), _LONGEST_PAUSE)
         # Anywhere from nothing to the longest: contenders that met once don't meet again.
         self._sleeper.wait(self._never, longest * (1 + self._jitter.fraction()) / 2)
@@ -114,15 +126,18 @@ class Patience:
 class Sender:
     """Sends requests to DynamoDB through a low-level boto3 client.
 
-    Raises ConditionFailed, StoreFailed when patience is at its end, Unavailable when only a person can help, and
-    botocore's own error where the request itself is wrong, which is a bug of ours. `tries` bounds its patience.
+    Raises ConditionFailed, StoreFailed when patience is at its end, Unavailable when only a person
+    can help, and botocore's own error where the request itself is wrong, which is a bug of ours.
+    `tries` bounds its patience.
     """
 
-    def __init__(self, client: Any, *, jitter: Jitter, sleeper: Sleeper, tries: int = MAX_TRIES) -> None:
+    def __init__(
+        self, client: Any, *, jitter: Jitter, sleeper: Sleeper, tries: int = MAX_TRIES
+    ) -> None:
         self._client = client
         self._patience = Patience(jitter, sleeper, tries=tries)
 
-    # -- reading ------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def get(self, table: str, key: Item) -> Item | None:
         """One item, read consistently; None when there is none."""
@@ -146,7 +161,7 @@ class Sender:
                 return
             request = {**request, "ExclusiveStartKey": page["LastEvaluatedKey"]}
 
-    # -- writing ------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     def put(self, table: str, item: Item, condition: str, values: Mapping[str, Value]) -> None:
         """Put an item on a condition."""
@@ -159,28 +174,40 @@ class Sender:
         return item
 
     def change(self, request: dict[str, Any]) -> None:
-        """Update an item as `update_of` says it. Nobody needs to know the rest of it, so it needn't travel."""
+        """Update an item as `update_of` says it. Nobody needs to know the rest of it, so it needn't
+        travel.
+        """
         self._send("update_item", request)
 
     def transact(self, items: Sequence[dict[str, Any]], *, nonce: str) -> None:
-        """Write all of it or nothing. DynamoDB remembers `nonce` for ten minutes; after that the row's marks decide."""
+        """Write all of it or nothing. DynamoDB remembers `nonce` for ten minutes; after that the
+        row's marks decide.
+        """
         token = hashlib.sha256(nonce.encode()).hexdigest()[:32]
-        self._send("transact_write_items", {"TransactItems": list(items), "ClientRequestToken": token})
+        self._send(
+            "transact_write_items", {"TransactItems": list(items), "ClientRequestToken": token}
+        )
 
     def delete(self, table: str, key: Item, condition: str, values: Mapping[str, Value]) -> None:
         """Delete an item on a condition."""
         self._send("delete_item", conditioned({"TableName": table, "Key": key}, condition, values))
 
     def put_all(self, table: str, items: Iterable[Item]) -> None:
-        """Put items whose keys nobody else has; in batches, what is left unprocessed again. Never state rows."""
+        """Put items whose keys nobody else has; in batches, what is left unprocessed again. Never
+        state rows.
+        """
         self._batches(table, [{"PutRequest": {"Item": item}} for item in items])
 
     def delete_all(self, table: str, keys: Iterable[Item]) -> None:
-        """Delete items of which nobody needs the old content; in batches, what is left unprocessed again."""
+        """Delete items of which nobody needs the old content; in batches, what is left unprocessed
+        again.
+        """
         self._batches(table, [{"DeleteRequest": {"Key": key}} for key in keys])
 
     def execute_once(self, statements: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The engine's answer to each PartiQL statement. Sent once, and raising whatever it likes: see Inserts."""
+        """The engine's answer to each PartiQL statement. Sent once, and raising whatever it likes:
+        see Inserts.
+        """
         answer = self._client.batch_execute_statement(Statements=list(statements))
         answers: list[dict[str, Any]] = answer["Responses"]
         return answers
@@ -197,30 +224,44 @@ class Sender:
             if not batch:
                 return
             self._patience.pause(tried, longer=True)
-        raise StoreFailed(f"BatchWriteItem on {table} left {len(batch)} items unprocessed", may_have_happened=True)
+        raise StoreFailed(
+            f"BatchWriteItem on {table} left {len(batch)} items unprocessed", may_have_happened=True
+        )
 
-    # -- inside -------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _send(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
         call = getattr(self._client, operation)
         action, tables = _ACTIONS[operation], _tables(request)
         try:
             answer: dict[str, Any] = self._patience.send(
-                lambda: call(**request), what=f"{action} on {tables}", writes=operation not in _READS
+                lambda: call(**request),
+                what=f"{action} on {tables}",
+                writes=operation not in _READS,
             )
         except Refused as refused:
             raise _final(refused, action, tables) from None
         return answer
 
 
-def conditioned(request: dict[str, Any], condition: str, values: Mapping[str, Value]) -> dict[str, Any]:
+def conditioned(
+    request: dict[str, Any], condition: str, values: Mapping[str, Value]
+) -> dict[str, Any]:
     """A write on a condition, which gives the item back when the condition fails."""
-    whole = {**request, "ConditionExpression": condition, "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+    whole = {
+        **request,
+        "ConditionExpression": condition,
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
     return expressed(whole, values)
 
 
 def update_of(
-    table: str, key: Item, change: tuple[str, Mapping[str, Value]], condition: str, values: Mapping[str, Value]
+    table: str,
+    key: Item,
+    change: tuple[str, Mapping[str, Value]],
+    condition: str,
+    values: Mapping[str, Value],
 ) -> dict[str, Any]:
     """An update on a condition, as a request by itself or as a part of a transaction."""
     expression, new = change
@@ -248,8 +289,15 @@ def _tables(request: Mapping[str, Any]) -> str:
 def _unavailable(refused: Refused, action: str, tables: str) -> Unavailable:
     code = refused.fault.code
     if code == "ResourceNotFoundException":
-        return Unavailable(f"table {tables} does not exist", hint="run rdq init locally, or deploy the stack")
+        return Unavailable(
+            f"table {tables} does not exist", hint="run rdq init locally, or deploy the stack"
+        )
     if code.startswith("AccessDenied"):
         missing, place = denied(refused.error) or (f"dynamodb:{action}", tables)
-        return Unavailable(f"{missing} on {place or tables} is not allowed", hint="give the role one of rdq's policies")
-    return Unavailable(f"DynamoDB does not accept our credentials: {code}", hint="check the AWS credentials")
+        return Unavailable(
+            f"{missing} on {place or tables} is not allowed",
+            hint="give the role one of rdq's policies",
+        )
+    return Unavailable(
+        f"DynamoDB does not accept our credentials: {code}", hint="check the AWS credentials"
+    )

@@ -1,6 +1,7 @@
 """The tries that botocore makes by itself: a call of ours shows the failure of the last one alone.
 
-The invariant: a write that may have been carried out is in doubt, however the tries after it have failed.
+The invariant: a write that may have been carried out is in doubt, however the tries after it have
+failed.
 """
 
 import threading
@@ -17,7 +18,9 @@ class Tries:
     """What is known of the tries of some calls."""
 
     in_doubt = False
-    """Whether one of them may have been carried out. That of a call which comes back as done is no news."""
+    """Whether one of them may have been carried out. That of a call which comes back as done is no
+    news.
+    """
 
 
 class _Watched(threading.local):
@@ -45,16 +48,21 @@ def watched() -> Iterator[Tries]:
 
 
 def _on_try(
-    response: tuple[Any, dict[str, Any]] | None = None, caught_exception: Exception | None = None, **_event: Any
+    response: tuple[Any, dict[str, Any]] | None = None,
+    caught_exception: Exception | None = None,
+    **_event: Any,
 ) -> None:
     if _watched.tries and _may_have_happened(response, caught_exception):
         _watched.tries[-1].in_doubt = True
 
 
-def _may_have_happened(response: tuple[Any, dict[str, Any]] | None, error: Exception | None) -> bool:
+def _may_have_happened(
+    response: tuple[Any, dict[str, Any]] | None, error: Exception | None
+) -> bool:
     if error is not None:
         return understand(error).kind.may_have_happened
     if response is None:
         return False
-    # An answer of success may have been damaged on its way; then botocore tries again, and the next one may be refused.
+    # An answer of success may have been damaged on its way; then botocore tries again, and the next
+    # one may be refused.
     return "Error" not in response[1] or understand_answer(response[1]).kind.may_have_happened

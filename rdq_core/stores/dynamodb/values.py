@@ -1,6 +1,7 @@
 """DynamoDB's low-level values: made directly, read strictly, measured as DynamoDB measures them.
 
-The low-level form is used throughout: boto3's resource layer costs a client more time than everything that rdq does.
+The low-level form is used throughout: boto3's resource layer costs a client more time than
+everything that rdq does.
 """
 
 import json
@@ -64,7 +65,9 @@ def compact_json(data: Any) -> bytes:
 
 
 class Reader:
-    """Strict access to a stored item: what isn't as rdq writes it is a CorruptItem naming the attribute alone."""
+    """Strict access to a stored item: what isn't as rdq writes it is a CorruptItem naming the
+    attribute alone.
+    """
 
     def __init__(self, item: Mapping[str, Any], what: str, task_id: str | None = None) -> None:
         self.item = item
@@ -131,7 +134,11 @@ class Reader:
         """Bytes that may be compressed, or None."""
         content = self.maybe_bytes(name)
         try:
-            return unzipped(zlib.decompressobj(), content, MIB) if compressed and content is not None else content
+            return (
+                unzipped(zlib.decompressobj(), content, MIB)
+                if compressed and content is not None
+                else content
+            )
         except zlib.error:
             raise self.corrupt(f"{name} cannot be decompressed") from None
 
@@ -140,7 +147,9 @@ class Reader:
         if value is None and not required:
             return None
         if not isinstance(value, Mapping) or kind not in value:
-            raise self.corrupt(f"{name} is missing" if value is None else f"{name} is of another type")
+            raise self.corrupt(
+                f"{name} is missing" if value is None else f"{name} is of another type"
+            )
         return value[kind]
 
     def _whole(self, name: str, value: Any) -> int:
@@ -156,7 +165,9 @@ class Reader:
 
 
 def unzipped(press: "zlib._Decompress", content: bytes, most: int) -> bytes:
-    """What was compressed, of at most so many bytes. Raises zlib.error for more, and for what is torn."""
+    """What was compressed, of at most so many bytes. Raises zlib.error for more, and for what is
+    torn.
+    """
     whole = press.decompress(content, most + 1)
     if len(whole) > most or not press.eof:
         raise zlib.error("incomplete, or too large to be ours")
@@ -164,7 +175,9 @@ def unzipped(press: "zlib._Decompress", content: bytes, most: int) -> bytes:
 
 
 def item_size(item: Mapping[str, Mapping[str, Any]]) -> int:
-    """What DynamoDB counts for an item: names and values, by its published rules ("Item sizes and formats")."""
+    """What DynamoDB counts for an item: names and values, by its published rules ("Item sizes and
+    formats").
+    """
     return sum(len(name.encode()) + value_size(value) for name, value in item.items())
 
 
@@ -187,7 +200,8 @@ def value_size(value: Mapping[str, Any]) -> int:
 
 
 def _number_size(digits: str) -> int:
-    # Pairs of significant digits, aligned on the decimal point, one byte each; one for the exponent, one for a minus.
+    # Pairs of significant digits, aligned on the decimal point, one byte each; one for the
+    # exponent, one for a minus.
     bare = digits.lstrip("-").lstrip("0")
     significant = bare.rstrip("0")
     trailing = len(bare) - len(significant)

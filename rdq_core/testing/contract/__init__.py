@@ -1,7 +1,8 @@
 """What every task store promises, as tests that another store's author runs on his own.
 
-He gives the pytest fixture `bench`: an empty store for each test, on a clock that the test moves. `TaskStoreContract`
-is all of the contract; a class whose name begins with `Test` and that inherits from it is collected like any other:
+He gives the pytest fixture `bench`: an empty store for each test, on a clock that the test moves.
+`TaskStoreContract` is all of the contract; a class whose name begins with `Test` and that inherits
+from it is collected like any other:
 
     @pytest.fixture
     def bench() -> Bench:
@@ -12,20 +13,21 @@ is all of the contract; a class whose name begins with `Test` and that inherits 
     class TestTheirStore(TaskStoreContract):
         pass
 
-The smaller stores have a contract each, and a fixture for an empty one, whose clock, if it has any, stands at `NOW`:
+The smaller stores have a contract each, and a fixture for an empty one, whose clock, if it has any,
+stands at `NOW`:
 
     QueueContract, DeletionContract    queues         QueueStore
     JobContract                        jobs           JobStore
                                        cursor_keys    what makes the CursorKey anew, as each process does
     AuditContract                      audit          AuditLog
-    WakefulnessContract                awake          Wakefulness
+    ReservationsContract                awake          Reservations
 
-A store that keeps it is one that the engine can't tell from rdq's own. What only processes show (crashes between two
-requests, claimants that share nothing but the tables) is not in it. The package needs pytest and nothing else.
+A store that keeps it is one that the engine can't tell from rdq's own. What only processes show
+(crashes between two requests, claimants that share nothing but the tables) is not in it. The
+package needs pytest and nothing else.
 """
 
 from rdq_core.testing.contract.audit import AuditContract
-from rdq_core.testing.contract.awake import WakefulnessContract
 from rdq_core.testing.contract.bench import Bench
 from rdq_core.testing.contract.claiming import CandidateContract, ClaimContract, LeaseContract
 from rdq_core.testing.contract.dead_letters import (
@@ -44,6 +46,7 @@ from rdq_core.testing.contract.jobs import JobContract
 from rdq_core.testing.contract.keys import KeyContract
 from rdq_core.testing.contract.many import ManyContract
 from rdq_core.testing.contract.queues import QueueContract
+from rdq_core.testing.contract.reservations import ReservationsContract
 from rdq_core.testing.contract.settling import OutcomeContract, RetentionContract
 from rdq_core.testing.contract.submitting import ReuseContract, SubmitContract
 
@@ -69,11 +72,11 @@ __all__ = [
     "PurgeContract",
     "QueueContract",
     "RedriveContract",
+    "ReservationsContract",
     "RetentionContract",
     "ReuseContract",
     "SubmitContract",
     "TaskStoreContract",
-    "WakefulnessContract",
 ]
 
 
@@ -97,4 +100,6 @@ class TaskStoreContract(
     PageContract,
     ForgetContract,
 ):
-    """The whole contract of a `TaskStore`. Its parts can be had one by one, while a store is being written."""
+    """The whole contract of a `TaskStore`. Its parts can be had one by one, while a store is being
+    written.
+    """

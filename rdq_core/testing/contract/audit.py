@@ -30,20 +30,31 @@ def a_record(name: str = "a", at: datetime = NOW, **fields: object) -> AuditReco
     return replace(record, **fields)  # type: ignore[arg-type]
 
 
-def read(audit: AuditLog, *, since: datetime = ALL, before: str | None = None, limit: int = 100) -> list[AuditRecord]:
+def read(
+    audit: AuditLog, *, since: datetime = ALL, before: str | None = None, limit: int = 100
+) -> list[AuditRecord]:
     """The records of `billing`, newest first, as a page of them is asked for."""
-    return list(audit.records("billing", since=since, before=before or last_id(NOW + timedelta(days=1)), limit=limit))
+    return list(
+        audit.records(
+            "billing", since=since, before=before or last_id(NOW + timedelta(days=1)), limit=limit
+        )
+    )
 
 
 class AuditContract:
     """Records are added once, never changed, and read newest first. Fixture: `audit`."""
 
     def test_a_record_is_read_as_it_was_written(self, audit: AuditLog) -> None:
-        records = [a_record("a"), a_record("b", reason=None, verified=False, detail={}, phase=Phase.DONE)]
+        records = [
+            a_record("a"),
+            a_record("b", reason=None, verified=False, detail={}, phase=Phase.DONE),
+        ]
         for record in records:
             audit.append(record)
 
-        assert sorted(read(audit), key=lambda record: record.id) == sorted(records, key=lambda record: record.id)
+        assert sorted(read(audit), key=lambda record: record.id) == sorted(
+            records, key=lambda record: record.id
+        )
 
     def test_what_was_recorded_is_never_overwritten(self, audit: AuditLog) -> None:
         audit.append(a_record())
@@ -65,7 +76,9 @@ class AuditContract:
             audit.append(a_record(at=NOW - timedelta(days=day)))
 
         assert [(NOW - record.at).days for record in read(audit)] == days
-        assert [(NOW - record.at).days for record in read(audit, since=NOW - timedelta(days=25))] == [0, 3, 25]
+        assert [
+            (NOW - record.at).days for record in read(audit, since=NOW - timedelta(days=25))
+        ] == [0, 3, 25]
 
     def test_pages_go_on_where_the_last_one_ended(self, audit: AuditLog) -> None:
         for minute in range(7):
@@ -77,7 +90,9 @@ class AuditContract:
             seen += page
 
         assert len({record.id for record in seen}) == len(seen) == 14
-        assert [record.id for record in seen] == sorted((record.id for record in seen), reverse=True)
+        assert [record.id for record in seen] == sorted(
+            (record.id for record in seen), reverse=True
+        )
 
     def test_other_queues_have_records_of_their_own(self, audit: AuditLog) -> None:
         audit.append(a_record(queue="email"))

@@ -1,8 +1,8 @@
 """A store under test, a clock that the test moves, and short words for the usual steps.
 
-The suite asks a store for nothing but the port. `raw` is whatever the store keeps under an id: it is only ever compared
-with itself, so that a write which must change nothing is caught changing something that no verb shows. `many` is how
-many dead tasks the engine can be asked for.
+The suite asks a store for nothing but the port. `raw` is whatever the store keeps under an id: it
+is only ever compared with itself, so that a write which must change nothing is caught changing
+something that no verb shows. `many` is how many dead tasks the engine can be asked for.
 """
 
 import threading
@@ -40,12 +40,14 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Bench:
-    """A store, and words for what the tests do with it. Every step happens at the clock's present moment.
+    """A store, and words for what the tests do with it. Every step happens at the clock's present
+    moment.
 
-    `store` is empty, and its time is that of `clock`. `raw` gives all that it keeps under an id: it is compared with
-    itself, and must be empty of a task that was forgotten. `shards` is how many shards tasks are submitted to; tests
-    change it, and the store is to count on its present value. `fellow` makes the same store as another thread would
-    have it; None means that threads may share `store`. `many` is how many dead tasks the longest lists have.
+    `store` is empty, and its time is that of `clock`. `raw` gives all that it keeps under an id: it
+    is compared with itself, and must be empty of a task that was forgotten. `shards` is how many
+    shards tasks are submitted to; tests change it, and the store is to count on its present value.
+    `fellow` makes the same store as another thread would have it; None means that threads may share
+    `store`. `many` is how many dead tasks the longest lists have.
     """
 
     store: TaskStore
@@ -60,10 +62,12 @@ class Bench:
         return self.clock.now()
 
     def another(self) -> TaskStore:
-        """The same store as another thread may have it, which is its own object where one shares nothing else."""
+        """The same store as another thread may have it, which is its own object where one shares
+        nothing else.
+        """
         return self.fellow() if self.fellow else self.store
 
-    # -- steps ----------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
     def submit(self, **fields: Any) -> Task:
         """A new task, due now unless the fields say otherwise."""
@@ -81,7 +85,11 @@ class Bench:
 
     def candidate(self, task_id: str, queue: str = QUEUE) -> Candidate:
         """What the index proposes of one task, whenever it is due."""
-        return next(each for each in self.candidates(queue, ahead=timedelta(days=400)) if each.task_id == task_id)
+        return next(
+            each
+            for each in self.candidates(queue, ahead=timedelta(days=400))
+            if each.task_id == task_id
+        )
 
     def claim(self, task_id: str, queue: str = QUEUE, *, lease: timedelta = LEASE) -> Claim:
         claim = self.store.claim(self.candidate(task_id, queue), a_grant(self.now, lease=lease))
@@ -121,7 +129,9 @@ class Bench:
             expires_at=self.now + RETENTION,
         )
 
-    def reschedule(self, claim: Claim, *, after: timedelta = timedelta(0), **failed: Any) -> Attempt:
+    def reschedule(
+        self, claim: Claim, *, after: timedelta = timedelta(0), **failed: Any
+    ) -> Attempt:
         attempt = a_failed(claim, self.now, **failed)
         self.store.reschedule(claim, attempt, a_failure(attempt), due_at=self.now + after)
         return attempt
@@ -139,7 +149,12 @@ class Bench:
     def dead_letter_lapsed(self, lapsed: Claim) -> bool:
         attempt = a_lapse(lapsed)
         return self.store.dead_letter_lapsed(
-            lapsed, attempt, a_failure(attempt), a_grant(self.now), fingerprint=FINGERPRINT, expires_at=None
+            lapsed,
+            attempt,
+            a_failure(attempt),
+            a_grant(self.now),
+            fingerprint=FINGERPRINT,
+            expires_at=None,
         )
 
     def release(self, claim: Claim, *, after: timedelta = timedelta(0)) -> None:
@@ -163,7 +178,9 @@ class Bench:
         )
 
     def cancel(self, task_id: str) -> Task:
-        return self.store.cancel(task_id, now=self.now, op_id=an_op(), expires_at=self.now + RETENTION)
+        return self.store.cancel(
+            task_id, now=self.now, op_id=an_op(), expires_at=self.now + RETENTION
+        )
 
     def redrive(self, task_id: str, edit: Edit = NO_EDIT) -> Task:
         return self.redrive_entry(self.entry(task_id), edit)
@@ -174,7 +191,7 @@ class Bench:
     def purge(self, task_id: str) -> None:
         self.store.purge(self.entry(task_id), now=self.now, op_id=an_op())
 
-    # -- tasks that have come some way ------------------------------------------------------------------------------
+    # -- tasks that have come some way -------------------------------------------------------------
 
     def succeeded(self, **fields: Any) -> Task:
         claim = self.claimed(**fields)
@@ -195,7 +212,7 @@ class Bench:
             self.dead_letter_unrun(claim)
         return ids
 
-    # -- looking ----------------------------------------------------------------------------------------------------
+    # -- looking -----------------------------------------------------------------------------------
 
     def task(self, task_id: str) -> Task:
         task = self.store.get(task_id)
@@ -241,13 +258,22 @@ class Bench:
         return {
             "task": task,
             "entry": self.store.dead_entry(task_id),
-            "index": [each for each in self.candidates(queue, ahead=timedelta(days=800)) if each.task_id == task_id],
+            "index": [
+                each
+                for each in self.candidates(queue, ahead=timedelta(days=800))
+                if each.task_id == task_id
+            ],
         }
 
     def _bury(self, claim: Claim, attempt: Attempt | None, keep: timedelta | None) -> None:
         expires_at = None if keep is None else self.now + keep
         self.store.dead_letter(
-            claim, attempt, a_failure(attempt), now=self.now, fingerprint=FINGERPRINT, expires_at=expires_at
+            claim,
+            attempt,
+            a_failure(attempt),
+            now=self.now,
+            fingerprint=FINGERPRINT,
+            expires_at=expires_at,
         )
 
 
@@ -272,7 +298,9 @@ def listed(read: Callable[..., Page[T]]) -> list[T]:
 
 
 def side_by_side(calls: Iterable[Callable[[], T]]) -> list[T | Exception]:
-    """What each call returned or raised, in their order, all of them made at once, each in a thread of its own."""
+    """What each call returned or raised, in their order, all of them made at once, each in a thread
+    of its own.
+    """
     calls = list(calls)
     outcomes: list[T | Exception] = [AssertionError("never ran")] * len(calls)
     start = threading.Barrier(len(calls))

@@ -1,4 +1,6 @@
-"""Claiming: the index proposes, one claimant wins, and a lease that lapses is taken over with the loss on record."""
+"""Claiming: the index proposes, one claimant wins, and a lease that lapses is taken over with the
+loss on record.
+"""
 
 import random
 from collections import Counter
@@ -16,7 +18,14 @@ from rdq_core.domain.task import Status
 from rdq_core.engine.ports import TaskStore
 from rdq_core.errors import LeaseLost
 from rdq_core.testing.contract.bench import LEASE, Bench, pages, side_by_side
-from rdq_core.testing.contract.factories import a_failed, a_failure, a_grant, a_lapse, a_success, noise
+from rdq_core.testing.contract.factories import (
+    a_failed,
+    a_failure,
+    a_grant,
+    a_lapse,
+    a_success,
+    noise,
+)
 
 SECOND = timedelta(seconds=1)
 
@@ -26,7 +35,10 @@ class CandidateContract:
 
     def test_the_oldest_due_comes_first(self, bench: Bench) -> None:
         offsets = [3, 1, 2]
-        ids = {offset: bench.submit(next_attempt_at=bench.now + offset * SECOND).id for offset in offsets}
+        ids = {
+            offset: bench.submit(next_attempt_at=bench.now + offset * SECOND).id
+            for offset in offsets
+        }
         bench.clock.advance("3s")
 
         assert [each.task_id for each in bench.candidates()] == [ids[1], ids[2], ids[3]]
@@ -44,10 +56,17 @@ class CandidateContract:
         claim = bench.claim(task.id)
         (claimed,) = bench.candidates(ahead=LEASE)
 
-        assert (waiting.queue, waiting.handler_ref, waiting.concurrency_key) == ("billing", "charge-card", "acct:17")
+        assert (waiting.queue, waiting.handler_ref, waiting.concurrency_key) == (
+            "billing",
+            "charge-card",
+            "acct:17",
+        )
         assert (waiting.status, waiting.due_at) == (Status.PENDING, bench.now)
         assert (claimed.status, claimed.due_at) == (Status.IN_FLIGHT, claim.lease_expires_at)
-        assert (claimed.fencing_token, waiting.fencing_token) == (claim.fencing_token, claim.fencing_token - 1)
+        assert (claimed.fencing_token, waiting.fencing_token) == (
+            claim.fencing_token,
+            claim.fencing_token - 1,
+        )
 
     def test_other_queues_and_shards_are_not_proposed(self, bench: Bench) -> None:
         bench.submit(queue="email")
@@ -55,7 +74,12 @@ class CandidateContract:
         ids = {bench.submit(id=f"1{number:025d}").id for number in range(20)}
 
         by_shard = [
-            {each.task_id for each in bench.store.candidates("billing", shard, until=bench.now, limit=100).items}
+            {
+                each.task_id
+                for each in bench.store.candidates(
+                    "billing", shard, until=bench.now, limit=100
+                ).items
+            }
             for shard in range(4)
         ]
 
@@ -67,7 +91,10 @@ class CandidateContract:
         bench.shards = 4
         ids = {bench.submit(concurrency_key="acct:17").id for _ in range(8)}
 
-        by_shard = [bench.store.candidates("billing", shard, until=bench.now, limit=100).items for shard in range(4)]
+        by_shard = [
+            bench.store.candidates("billing", shard, until=bench.now, limit=100).items
+            for shard in range(4)
+        ]
 
         assert [{each.task_id for each in shard} for shard in by_shard if shard] == [ids]
 
@@ -76,7 +103,9 @@ class CandidateContract:
 
         read = [
             [each.task_id for each in page.items]
-            for page in pages(partial(bench.store.candidates, "billing", 0, until=bench.now, limit=2))
+            for page in pages(
+                partial(bench.store.candidates, "billing", 0, until=bench.now, limit=2)
+            )
         ]
 
         assert max(len(page) for page in read) == 2
@@ -102,7 +131,11 @@ class ClaimContract:
         assert claim is not None
         assert (claim.token, claim.fencing_token) == (grant.token, candidate.fencing_token + 1)
         assert (claim.claimed_at, claim.lease_expires_at) == (bench.now, bench.now + LEASE)
-        assert (claim.attempt_no, claim.task.status, claim.task.attempt_count) == (1, Status.IN_FLIGHT, 0)
+        assert (claim.attempt_no, claim.task.status, claim.task.attempt_count) == (
+            1,
+            Status.IN_FLIGHT,
+            0,
+        )
         stored = bench.task(task.id)
         assert (stored.status, stored.lease_expires_at, stored.next_attempt_at) == (
             Status.IN_FLIGHT,
@@ -149,7 +182,9 @@ class ClaimContract:
 
         assert bench.everything(claim.task.id) == before
 
-    def test_an_entry_from_before_an_attempt_does_not_claim_the_one_after_it(self, bench: Bench) -> None:
+    def test_an_entry_from_before_an_attempt_does_not_claim_the_one_after_it(
+        self, bench: Bench
+    ) -> None:
         task = bench.submit()
         outdated = bench.candidate(task.id)
         bench.reschedule(bench.claim(task.id))
@@ -159,7 +194,9 @@ class ClaimContract:
 
         assert bench.everything(task.id) == before
 
-    def test_a_task_that_is_not_due_is_not_claimed_whatever_the_index_says(self, bench: Bench) -> None:
+    def test_a_task_that_is_not_due_is_not_claimed_whatever_the_index_says(
+        self, bench: Bench
+    ) -> None:
         claim = bench.claimed()
         bench.reschedule(claim, after=timedelta(hours=1))
         early = replace(bench.candidate(claim.task.id), due_at=bench.now)
@@ -190,18 +227,24 @@ class ClaimContract:
 
         assert bench.store.get(gone.id) is None
 
-    def test_two_hundred_due_tasks_are_each_claimed_once_by_eight_claimants(self, bench: Bench) -> None:
+    def test_two_hundred_due_tasks_are_each_claimed_once_by_eight_claimants(
+        self, bench: Bench
+    ) -> None:
         bench.shards = 4
         ids = {bench.submit().id for _ in range(200)}
 
-        claims = side_by_side([partial(claim_all, bench.another(), bench, number) for number in range(8)])
+        claims = side_by_side(
+            [partial(claim_all, bench.another(), bench, number) for number in range(8)]
+        )
 
         won = [task_id for claimant in claims for task_id in claimant]  # type: ignore[union-attr]
         assert Counter(won) == Counter(ids)
         assert bench.store.counts("billing").in_flight == 200
 
     def test_the_clock_of_one_claimant_alone_does_not_make_work_due(self, bench: Bench) -> None:
-        """Its grant says what time it is; the condition compares it with the due time, not with another's clock."""
+        """Its grant says what time it is; the condition compares it with the due time, not with
+        another's clock.
+        """
         task = bench.submit(next_attempt_at=bench.now + timedelta(hours=1))
         entry = bench.candidate(task.id)
 
@@ -210,7 +253,9 @@ class ClaimContract:
 
 
 class LeaseContract:
-    """A lease ends by itself, can be made longer, and is taken over by one claimant who records the loss."""
+    """A lease ends by itself, can be made longer, and is taken over by one claimant who records the
+    loss.
+    """
 
     def test_a_claim_is_not_lapsed_before_its_lease_ends(self, bench: Bench) -> None:
         claim = bench.claimed()
@@ -235,7 +280,9 @@ class LeaseContract:
         assert lapsed.attempt_no == 1
         assert bench.store.load(lapsed).payload == noise(3000)
 
-    @pytest.mark.parametrize("status", [Status.PENDING, Status.SUCCEEDED, Status.DEAD, Status.CANCELLED])
+    @pytest.mark.parametrize(
+        "status", [Status.PENDING, Status.SUCCEEDED, Status.DEAD, Status.CANCELLED]
+    )
     def test_what_nobody_holds_is_not_lapsed(self, bench: Bench, status: Status) -> None:
         task_id = bench.task_in(status).id
         entry = replace(bench.candidate(bench.submit().id), task_id=task_id)
@@ -251,10 +298,18 @@ class LeaseContract:
 
         assert taken is not None
         assert (taken.token, taken.fencing_token) == (grant.token, claim.fencing_token + 1)
-        assert (taken.attempt_no, taken.task.attempt_count, taken.task.status) == (2, 1, Status.IN_FLIGHT)
+        assert (taken.attempt_no, taken.task.attempt_count, taken.task.status) == (
+            2,
+            1,
+            Status.IN_FLIGHT,
+        )
         stored = bench.task(claim.task.id)
         (lost,) = stored.attempts
-        assert (lost.outcome, lost.started_at, lost.finished_at) == (Outcome.LEASE_EXPIRED, claim.claimed_at, None)
+        assert (lost.outcome, lost.started_at, lost.finished_at) == (
+            Outcome.LEASE_EXPIRED,
+            claim.claimed_at,
+            None,
+        )
         assert lost.fencing_token == claim.fencing_token
         assert (stored.attempt_count, stored.lease_expires_at) == (1, bench.now + LEASE)
 
@@ -334,7 +389,9 @@ class LeaseContract:
         bench.complete(claim)
 
     @pytest.mark.parametrize("verb", ["complete", "reschedule", "dead_letter", "release"])
-    def test_an_outcome_after_the_lease_s_end_counts_while_nobody_has_taken_over(self, bench: Bench, verb: str) -> None:
+    def test_an_outcome_after_the_lease_s_end_counts_while_nobody_has_taken_over(
+        self, bench: Bench, verb: str
+    ) -> None:
         claim = bench.claimed()
         bench.clock.advance(10 * LEASE)
 
@@ -349,7 +406,11 @@ class LeaseContract:
         assert bench.dead_letter_lapsed(lapsed) is True
 
         stored, entry = bench.task(claim.task.id), bench.entry(claim.task.id)
-        assert (stored.status, stored.completed_at, stored.attempt_count) == (Status.DEAD, bench.now, 1)
+        assert (stored.status, stored.completed_at, stored.attempt_count) == (
+            Status.DEAD,
+            bench.now,
+            1,
+        )
         assert (entry.code, entry.attempts, entry.dead_at) == ("task_lease_expired", 1, bench.now)
         with pytest.raises(LeaseLost):
             bench.complete(claim)
@@ -361,7 +422,9 @@ class LeaseContract:
 
             outcomes = side_by_side(rivals(bench, claim, lapsed))
 
-            wins = [outcome for outcome in outcomes if not isinstance(outcome, LeaseLost) and outcome]
+            wins = [
+                outcome for outcome in outcomes if not isinstance(outcome, LeaseLost) and outcome
+            ]
             stored = bench.task(claim.task.id)
             assert len(wins) == 1, outcomes
             assert (stored.attempt_count, bench.numbers(claim.task.id)) == (1, [1])
@@ -371,7 +434,9 @@ class LeaseContract:
 
 
 def rivals(bench: Bench, claim: Claim, lapsed: Claim) -> list[Callable[[], object]]:
-    """Everybody who may settle a lapsed lease: each a store of its own, each answering truth when it has won."""
+    """Everybody who may settle a lapsed lease: each a store of its own, each answering truth when
+    it has won.
+    """
     now, lapse = bench.now, a_lapse(lapsed)
 
     def late_success(store: TaskStore) -> bool:
@@ -399,7 +464,9 @@ def rivals(bench: Bench, claim: Claim, lapsed: Claim) -> list[Callable[[], objec
 
 
 def claim_all(store: TaskStore, bench: Bench, number: int) -> list[str]:
-    """The ids that one claimant wins, who takes the head of the index in an order of its own while there is one."""
+    """The ids that one claimant wins, who takes the head of the index in an order of its own while
+    there is one.
+    """
     order, won, shards = random.Random(number), [], list(range(bench.shards))
     while shards:
         shard = order.choice(shards)

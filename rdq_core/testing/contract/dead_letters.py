@@ -1,4 +1,6 @@
-"""The DLQ: what dies is listed, is sent back with a full budget and its whole past, or is removed without a trace."""
+"""The DLQ: what dies is listed, is sent back with a full budget and its whole past, or is removed
+without a trace.
+"""
 
 import json
 from collections import Counter
@@ -29,7 +31,9 @@ class RedriveContract:
     ) -> None:
         task_id = bench.dead().id
         assert not bench.store.bears_mark(task_id, "job-7")
-        bench.store.redrive(bench.entry(task_id), NO_EDIT, now=bench.now, op_id="job-7", shards=bench.shards)
+        bench.store.redrive(
+            bench.entry(task_id), NO_EDIT, now=bench.now, op_id="job-7", shards=bench.shards
+        )
 
         claim = bench.claim(task_id)
         bench.dead_letter(claim)
@@ -44,24 +48,48 @@ class RedriveContract:
         task_id = bench.dead().id
         entry = bench.entry(task_id)
         for _ in range(3):
-            sent = bench.store.redrive(entry, NO_EDIT, now=bench.now, op_id="job-7", shards=bench.shards)
+            sent = bench.store.redrive(
+                entry, NO_EDIT, now=bench.now, op_id="job-7", shards=bench.shards
+            )
             assert (sent.status, sent.redrive_count) == (Status.PENDING, 1)
         bench.dead_letter(bench.claim(task_id))
 
-        assert bench.store.redrive(entry, NO_EDIT, now=bench.now, op_id="job-7", shards=bench.shards).redrive_count == 1
+        assert (
+            bench.store.redrive(
+                entry, NO_EDIT, now=bench.now, op_id="job-7", shards=bench.shards
+            ).redrive_count
+            == 1
+        )
         assert bench.task(task_id).status is Status.DEAD
 
     def test_a_redriven_task_is_due_with_a_full_budget_and_its_history(self, bench: Bench) -> None:
-        task = bench.dead(payload=noise(3000), headers={"a": "b"}, unknown={"new": 1}, handler_version="v3")
+        task = bench.dead(
+            payload=noise(3000), headers={"a": "b"}, unknown={"new": 1}, handler_version="v3"
+        )
         bench.clock.advance("5m")
 
         redriven = bench.redrive(task.id)
 
         assert redriven == bench.task(task.id)
         assert (redriven.status, redriven.next_attempt_at) == (Status.PENDING, bench.now)
-        assert (redriven.attempt_count, redriven.redrive_count, redriven.completed_at) == (0, 1, None)
-        kept = ("attempts", "payload", "headers", "unknown", "handler_ref", "handler_version", "created_at", "queue")
-        assert {name: getattr(redriven, name) for name in kept} == {name: getattr(task, name) for name in kept}
+        assert (redriven.attempt_count, redriven.redrive_count, redriven.completed_at) == (
+            0,
+            1,
+            None,
+        )
+        kept = (
+            "attempts",
+            "payload",
+            "headers",
+            "unknown",
+            "handler_ref",
+            "handler_version",
+            "created_at",
+            "queue",
+        )
+        assert {name: getattr(redriven, name) for name in kept} == {
+            name: getattr(task, name) for name in kept
+        }
         assert (bench.store.dead_entry(task.id), bench.dead_entries()) == (None, [])
         assert [each.task_id for each in bench.candidates()] == [task.id]
 
@@ -75,7 +103,10 @@ class RedriveContract:
         assert (again.attempt_no, again.task.attempt_count) == (3, 0)
         bench.complete(again)
 
-        assert (bench.numbers(claim.task.id), bench.task(claim.task.id).attempt_count) == ([1, 2, 3], 1)
+        assert (bench.numbers(claim.task.id), bench.task(claim.task.id).attempt_count) == (
+            [1, 2, 3],
+            1,
+        )
 
     def test_a_redriven_task_whose_lease_then_lapses_keeps_counting(self, bench: Bench) -> None:
         task = bench.dead()
@@ -89,17 +120,25 @@ class RedriveContract:
         entry = bench.entry(task.id)
         assert (entry.attempts, entry.redrive_count, bench.numbers(task.id)) == (4, 1, [1, 2, 3, 4])
 
-    def test_a_task_that_died_of_three_lapsed_leases_has_its_full_budget_again(self, bench: Bench) -> None:
+    def test_a_task_that_died_of_three_lapsed_leases_has_its_full_budget_again(
+        self, bench: Bench
+    ) -> None:
         claim = bench.reclaim(bench.reclaim(bench.claimed()))
         assert bench.dead_letter_lapsed(bench.lapse(claim))
-        assert (bench.task(claim.task.id).attempt_count, bench.entry(claim.task.id).attempts) == (3, 3)
+        assert (bench.task(claim.task.id).attempt_count, bench.entry(claim.task.id).attempts) == (
+            3,
+            3,
+        )
 
         bench.redrive(claim.task.id)
 
         again = bench.claim(claim.task.id)
         assert (again.task.attempt_count, again.attempt_no) == (0, 4)
         bench.reschedule(again)
-        assert (bench.task(again.task.id).attempt_count, bench.numbers(again.task.id)) == (1, [1, 2, 3, 4])
+        assert (bench.task(again.task.id).attempt_count, bench.numbers(again.task.id)) == (
+            1,
+            [1, 2, 3, 4],
+        )
 
     def test_a_task_may_die_and_come_back_many_times(self, bench: Bench) -> None:
         task_id = bench.dead().id
@@ -108,7 +147,10 @@ class RedriveContract:
             assert bench.redrive(task_id).redrive_count == round_number
             bench.dead_letter(bench.claim(task_id))
 
-        assert (bench.numbers(task_id), bench.entry(task_id).redrive_count) == ([1, 2, 3, 4, 5, 6], 5)
+        assert (bench.numbers(task_id), bench.entry(task_id).redrive_count) == (
+            [1, 2, 3, 4, 5, 6],
+            5,
+        )
         assert len(bench.dead_entries()) == 1
 
     def test_an_outdated_entry_redrives_and_purges_nothing(self, bench: Bench) -> None:
@@ -123,8 +165,12 @@ class RedriveContract:
 
         assert bench.everything(task.id) == before
 
-    @pytest.mark.parametrize("status", [Status.PENDING, Status.IN_FLIGHT, Status.SUCCEEDED, Status.CANCELLED])
-    def test_what_is_not_dead_is_neither_redriven_nor_purged(self, bench: Bench, status: Status) -> None:
+    @pytest.mark.parametrize(
+        "status", [Status.PENDING, Status.IN_FLIGHT, Status.SUCCEEDED, Status.CANCELLED]
+    )
+    def test_what_is_not_dead_is_neither_redriven_nor_purged(
+        self, bench: Bench, status: Status
+    ) -> None:
         dead, other = bench.task_in(Status.DEAD), bench.task_in(status)
         entry = replace(bench.entry(dead.id), task_id=other.id)
         before = bench.everything(entry.task_id)
@@ -153,7 +199,9 @@ class RedriveContract:
 
             operators = [replace(bench, store=bench.another()) for _ in range(6)]
 
-            outcomes = side_by_side([partial(operator.redrive_entry, entry) for operator in operators])
+            outcomes = side_by_side(
+                [partial(operator.redrive_entry, entry) for operator in operators]
+            )
 
             assert sum(isinstance(outcome, Task) for outcome in outcomes) == 1
             assert sum(isinstance(outcome, TaskConflict) for outcome in outcomes) == 5
@@ -164,7 +212,10 @@ class RedriveContract:
             task = bench.dead(payload=noise(2000))
             purger = replace(bench, store=bench.another())
 
-            operators: list[Callable[[], object]] = [partial(bench.redrive, task.id), partial(purger.purge, task.id)]
+            operators: list[Callable[[], object]] = [
+                partial(bench.redrive, task.id),
+                partial(purger.purge, task.id),
+            ]
 
             redriven, purged = side_by_side(operators)
 
@@ -175,7 +226,9 @@ class RedriveContract:
             else:
                 assert bench.store.get(task.id) is None
 
-    def test_a_task_of_many_shards_is_found_again_when_the_number_of_shards_has_changed(self, bench: Bench) -> None:
+    def test_a_task_of_many_shards_is_found_again_when_the_number_of_shards_has_changed(
+        self, bench: Bench
+    ) -> None:
         tasks = {bench.dead().id for _ in range(8)}
         bench.shards = 4
 
@@ -190,7 +243,9 @@ class EditContract:
 
     @pytest.mark.parametrize("before", [10, 3000])
     @pytest.mark.parametrize("after", [0, 10, 3000, 100_000])
-    def test_an_edited_payload_replaces_the_old_one(self, bench: Bench, before: int, after: int) -> None:
+    def test_an_edited_payload_replaces_the_old_one(
+        self, bench: Bench, before: int, after: int
+    ) -> None:
         task = bench.dead(payload=noise(before), headers={"a": "b"}, unknown={"new": [1]})
 
         bench.redrive(task.id, Edit(payload=noise(after)))
@@ -213,17 +268,26 @@ class EditContract:
         assert (stored.payload, stored.payload_content_type) == (noise(size), "text/csv")
 
     @pytest.mark.parametrize("size", [10, 3000])
-    def test_another_handler_takes_over_with_payload_and_history(self, bench: Bench, size: int) -> None:
+    def test_another_handler_takes_over_with_payload_and_history(
+        self, bench: Bench, size: int
+    ) -> None:
         task = bench.dead(handler_ref="mispelt", payload=noise(size))
 
         bench.redrive(task.id, Edit(handler_ref="spelt-right" + "x" * 200))
 
         stored = bench.task(task.id)
         assert (stored.handler_ref, stored.payload) == ("spelt-right" + "x" * 200, noise(size))
-        assert (bench.candidate(task.id).handler_ref, bench.numbers(task.id)) == (stored.handler_ref, [1])
+        assert (bench.candidate(task.id).handler_ref, bench.numbers(task.id)) == (
+            stored.handler_ref,
+            [1],
+        )
 
     def test_a_pinned_version_is_changed_dropped_or_kept(self, bench: Bench) -> None:
-        edits = {"v4": Edit(handler_version="v4"), None: Edit(unpin=True), "v3": Edit(handler_ref="other")}
+        edits = {
+            "v4": Edit(handler_version="v4"),
+            None: Edit(unpin=True),
+            "v3": Edit(handler_ref="other"),
+        }
         for version, edit in edits.items():
             task = bench.dead(handler_version="v3")
 
@@ -259,7 +323,10 @@ class PurgeContract:
 
         bench.purge(claim.task.id)
 
-        assert (bench.store.get(claim.task.id), bench.store.dead_entry(claim.task.id)) == (None, None)
+        assert (bench.store.get(claim.task.id), bench.store.dead_entry(claim.task.id)) == (
+            None,
+            None,
+        )
         assert (bench.dead_entries(), bench.store.counts("billing").dead) == ([], 0)
         assert bench.raw(claim.task.id) == nothing
 
@@ -269,7 +336,10 @@ class PurgeContract:
 
         bench.purge(purged)
 
-        assert (bench.raw(kept), [entry.task_id for entry in bench.dead_entries()]) == (before, [kept])
+        assert (bench.raw(kept), [entry.task_id for entry in bench.dead_entries()]) == (
+            before,
+            [kept],
+        )
 
 
 class CountContract:
@@ -312,12 +382,16 @@ class PageContract:
         for size in PAGE_SIZES:
             assert [entry.task_id for entry in bench.dead_entries(limit=size)] == born
 
-    def test_many_entries_of_the_same_time_are_each_listed_once_while_others_arrive(self, bench: Bench) -> None:
+    def test_many_entries_of_the_same_time_are_each_listed_once_while_others_arrive(
+        self, bench: Bench
+    ) -> None:
         bench.shards = 2
         stay = bench.many_dead(bench.many)
         bench.clock.advance("1s")
         for size in PAGE_SIZES:
-            listed = while_others_arrive(partial(bench.store.dead, "billing", limit=size), bench.dead, times=12)
+            listed = while_others_arrive(
+                partial(bench.store.dead, "billing", limit=size), bench.dead, times=12
+            )
 
             assert {task_id: listed[task_id] for task_id in stay} == dict.fromkeys(stay, 1)
             assert max(listed.values()) == 1
@@ -330,17 +404,23 @@ class PageContract:
         leaving = iter(born[1::3])
 
         listed = while_others_arrive(
-            partial(bench.store.dead, "billing", limit=size), lambda: bench.redrive(next(leaving)), times=10
+            partial(bench.store.dead, "billing", limit=size),
+            lambda: bench.redrive(next(leaving)),
+            times=10,
         )
 
         stay = [task_id for place, task_id in enumerate(born) if place % 3 != 1]
         assert {task_id: listed[task_id] for task_id in stay} == dict.fromkeys(stay, 1)
 
-    def test_many_candidates_of_the_same_time_are_each_proposed_once_while_others_arrive(self, bench: Bench) -> None:
+    def test_many_candidates_of_the_same_time_are_each_proposed_once_while_others_arrive(
+        self, bench: Bench
+    ) -> None:
         stay = [bench.submit().id for _ in range(bench.many // 2)]
         for size in PAGE_SIZES:
             proposed = while_others_arrive(
-                partial(bench.store.candidates, "billing", 0, until=bench.now, limit=size), bench.submit, times=12
+                partial(bench.store.candidates, "billing", 0, until=bench.now, limit=size),
+                bench.submit,
+                times=12,
             )
 
             assert {task_id: proposed[task_id] for task_id in stay} == dict.fromkeys(stay, 1)
@@ -360,7 +440,9 @@ class PageContract:
         assert {task_id: proposed[task_id] for task_id in stay} == dict.fromkeys(stay, 1)
 
     @pytest.mark.parametrize("size", PAGE_SIZES)
-    def test_the_oldest_deaths_come_first_and_a_handle_is_plain_json(self, bench: Bench, size: int) -> None:
+    def test_the_oldest_deaths_come_first_and_a_handle_is_plain_json(
+        self, bench: Bench, size: int
+    ) -> None:
         died: list[str] = []
         for _ in range(7):
             died.append(bench.dead().id)
@@ -375,7 +457,9 @@ class PageContract:
                 break
         assert listed == died
 
-    def test_a_page_that_ends_exactly_with_the_last_entry_leads_nowhere_else(self, bench: Bench) -> None:
+    def test_a_page_that_ends_exactly_with_the_last_entry_leads_nowhere_else(
+        self, bench: Bench
+    ) -> None:
         for _ in range(4):
             bench.dead()
 
@@ -391,7 +475,9 @@ class PageContract:
         assert bench.dead_entries("billing") == []
 
 
-def while_others_arrive(read: Callable[..., Page[Any]], happens: Callable[[], object], *, times: int) -> Counter[str]:
+def while_others_arrive(
+    read: Callable[..., Page[Any]], happens: Callable[[], object], *, times: int
+) -> Counter[str]:
     """How often each task is listed when something happens after each of the first pages."""
     listed: Counter[str] = Counter()
     for number, page in enumerate(pages(read)):

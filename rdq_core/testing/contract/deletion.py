@@ -1,4 +1,6 @@
-"""What every store of queue configuration promises about queues that are on their way out, and back."""
+"""What every store of queue configuration promises about queues that are on their way out, and
+back.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -30,13 +32,21 @@ def a_tombstone(queues: QueueStore, **declared: Any) -> StoredQueue:
 
 
 class DeletionContract:
-    """A queue goes in two steps, each made once by whoever has seen the one before. Fixture: `queues`."""
+    """A queue goes in two steps, each made once by whoever has seen the one before. Fixture:
+    `queues`.
+    """
 
-    def test_a_queue_that_is_being_deleted_keeps_its_settings_and_says_so(self, queues: QueueStore) -> None:
+    def test_a_queue_that_is_being_deleted_keeps_its_settings_and_says_so(
+        self, queues: QueueStore
+    ) -> None:
         stored = leaving(queues, retry={"max_attempts": 9})
 
         settings = queues.settings("billing")
-        assert (stored.deleting_at, settings.deleting, settings.retry.max_attempts) == (NOW, True, 9)
+        assert (stored.deleting_at, settings.deleting, settings.retry.max_attempts) == (
+            NOW,
+            True,
+            9,
+        )
         assert set(queues.all()) == {"billing"}
 
     def test_deleting_again_does_not_begin_again(self, queues: QueueStore) -> None:
@@ -61,7 +71,9 @@ class DeletionContract:
             with pytest.raises(QueueNotFound, match="was deleted at 2035-07-20T12:07"):
                 ask("billing")
 
-    def test_a_tombstone_is_neither_paused_nor_overridden_nor_deleted(self, queues: QueueStore) -> None:
+    def test_a_tombstone_is_neither_paused_nor_overridden_nor_deleted(
+        self, queues: QueueStore
+    ) -> None:
         before = a_tombstone(queues)
 
         with pytest.raises(QueueNotFound):
@@ -73,7 +85,9 @@ class DeletionContract:
 
         assert queues.stored("billing") == before
 
-    def test_a_queue_made_anew_keeps_its_shards_and_nothing_that_people_had_set(self, queues: QueueStore) -> None:
+    def test_a_queue_made_anew_keeps_its_shards_and_nothing_that_people_had_set(
+        self, queues: QueueStore
+    ) -> None:
         declare(queues, index_shards=16)
         queues.put_override("billing", SLOW, expected_revision=0)
         queues.pause("billing", paused=True, now=NOW, reason="the bank is down")
@@ -81,11 +95,18 @@ class DeletionContract:
 
         after = declare(queues, index_shards=2)
 
-        assert (after.shards_ever, after.override, after.paused_at, after.is_leaving) == (16, None, None, False)
+        assert (after.shards_ever, after.override, after.paused_at, after.is_leaving) == (
+            16,
+            None,
+            None,
+            False,
+        )
         assert queues.stored("billing") == after
         assert queues.settings("billing").shards_ever == 16
 
-    def test_revisions_go_on_where_those_of_the_deleted_queue_ended(self, queues: QueueStore) -> None:
+    def test_revisions_go_on_where_those_of_the_deleted_queue_ended(
+        self, queues: QueueStore
+    ) -> None:
         declare(queues, owner="one")
         queues.end_delete(queues.begin_delete("billing", now=NOW), now=LATER)
 
@@ -105,10 +126,17 @@ class DeletionContract:
 
         after = declare(queues, after=1, owner="one")
 
-        assert (after.is_leaving, after.override, after.paused_at, after.revision) == (False, SLOW, NOW, 2)
+        assert (after.is_leaving, after.override, after.paused_at, after.revision) == (
+            False,
+            SLOW,
+            NOW,
+            2,
+        )
         assert queues.stored("billing") == after
 
-    def test_a_queue_that_was_declared_again_is_not_buried_by_those_who_saw_it_empty(self, queues: QueueStore) -> None:
+    def test_a_queue_that_was_declared_again_is_not_buried_by_those_who_saw_it_empty(
+        self, queues: QueueStore
+    ) -> None:
         seen = leaving(queues, owner="one")
         declare(queues, after=1, owner="one")
 
@@ -135,7 +163,9 @@ class DeletionContract:
         assert stored is not None
         assert stored.deleted_at == LATER
 
-    def test_a_tombstone_that_is_opened_is_being_deleted_from_then_on(self, queues: QueueStore) -> None:
+    def test_a_tombstone_that_is_opened_is_being_deleted_from_then_on(
+        self, queues: QueueStore
+    ) -> None:
         tombstone = a_tombstone(queues, retry={"max_attempts": 9})
 
         assert queues.reopen(tombstone, now=MUCH_LATER)
@@ -143,7 +173,10 @@ class DeletionContract:
         stored = queues.stored("billing")
         assert stored is not None
         assert (stored.deleting_at, stored.is_deleted) == (MUCH_LATER, False)
-        assert (queues.settings("billing").deleting, queues.settings("billing").retry.max_attempts) == (True, 9)
+        assert (
+            queues.settings("billing").deleting,
+            queues.settings("billing").retry.max_attempts,
+        ) == (True, 9)
 
     def test_only_the_tombstone_that_was_seen_is_opened(self, queues: QueueStore) -> None:
         tombstone = a_tombstone(queues)

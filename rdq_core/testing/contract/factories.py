@@ -16,7 +16,9 @@ from rdq_core.testing.clock import NOON
 
 QUEUE: Final = "billing"
 NOW: Final = datetime(2035, 7, 20, 12, tzinfo=UTC)
-"""The present of what has no clock that tests move: ahead of real ones, by which engines remove what has expired."""
+"""The present of what has no clock that tests move: ahead of real ones, by which engines remove
+what has expired.
+"""
 _ids = count(1)
 
 
@@ -26,7 +28,9 @@ def a_task_id() -> str:
 
 
 def a_task(**fields: Any) -> Task:
-    """A task that is due at once, in the queue `billing`; its payload is text that few bytes are too much for."""
+    """A task that is due at once, in the queue `billing`; its payload is text that few bytes are
+    too much for.
+    """
     usual = {
         "id": a_task_id(),
         "queue": QUEUE,
@@ -39,10 +43,19 @@ def a_task(**fields: Any) -> Task:
 
 
 def a_grant(
-    now: datetime, *, lease: timedelta = timedelta(minutes=1), token: str | None = None, hands_over: bool = False
+    now: datetime,
+    *,
+    lease: timedelta = timedelta(minutes=1),
+    token: str | None = None,
+    hands_over: bool = False,
 ) -> Grant:
     """A lease under a token that nobody else has, in no process."""
-    return Grant(token=token or secrets.token_urlsafe(16), now=now, lease_expires_at=now + lease, hands_over=hands_over)
+    return Grant(
+        token=token or secrets.token_urlsafe(16),
+        now=now,
+        lease_expires_at=now + lease,
+        hands_over=hands_over,
+    )
 
 
 def an_error(message: str = "503 from the bank", **fields: Any) -> AttemptError:
@@ -71,18 +84,28 @@ def a_success(claim: Claim, now: datetime, **fields: Any) -> Attempt:
 
 def a_lapse(lapsed: Claim) -> Attempt:
     """The attempt of a holder whom nobody has seen again."""
-    error = AttemptError(type="rdq.LeaseExpired", code=Code.LEASE_EXPIRED, message="the lease ended without an outcome")
-    return a_failed(lapsed, lapsed.claimed_at, finished_at=None, outcome=Outcome.LEASE_EXPIRED, error=error)
+    error = AttemptError(
+        type="rdq.LeaseExpired",
+        code=Code.LEASE_EXPIRED,
+        message="the lease ended without an outcome",
+    )
+    return a_failed(
+        lapsed, lapsed.claimed_at, finished_at=None, outcome=Outcome.LEASE_EXPIRED, error=error
+    )
 
 
 def a_failure(attempt: Attempt | None = None, code: str = Code.ATTEMPTS_EXHAUSTED) -> Failure:
     """What a failed attempt leaves on the task; without one, rdq's own words for the code."""
-    failure = failure_of(code if attempt is None or attempt.error is None else attempt.error.code, attempt)
+    failure = failure_of(
+        code if attempt is None or attempt.error is None else attempt.error.code, attempt
+    )
     assert failure is not None
     return failure
 
 
-def a_result(content: bytes | None = b'"done"', content_type: str | None = "application/json") -> Result:
+def a_result(
+    content: bytes | None = b'"done"', content_type: str | None = "application/json"
+) -> Result:
     """What a handler returned."""
     return Result(content=content, content_type=content_type)
 

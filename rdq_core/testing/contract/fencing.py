@@ -1,4 +1,6 @@
-"""Fencing: whoever presents a token that is not the present one changes nothing at all, whatever he asks for."""
+"""Fencing: whoever presents a token that is not the present one changes nothing at all, whatever he
+asks for.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,10 +21,14 @@ BIG: Final = 3000
 HOLDERS: Final[dict[str, Callable[[Bench, Claim], object]]] = {
     "heartbeat": lambda bench, claim: bench.heartbeat(claim),
     "complete": lambda bench, claim: bench.complete(claim),
-    "complete with a large result": lambda bench, claim: bench.complete(claim, a_result(noise(BIG))),
+    "complete with a large result": lambda bench, claim: bench.complete(
+        claim, a_result(noise(BIG))
+    ),
     "reschedule": lambda bench, claim: bench.reschedule(claim),
     "dead-letter": lambda bench, claim: bench.dead_letter(claim),
-    "dead-letter for a while": lambda bench, claim: bench.dead_letter(claim, keep=timedelta(hours=1)),
+    "dead-letter for a while": lambda bench, claim: bench.dead_letter(
+        claim, keep=timedelta(hours=1)
+    ),
     "dead-letter unrun": lambda bench, claim: bench.dead_letter_unrun(claim),
     "release": lambda bench, claim: bench.release(claim),
     "adopt": lambda bench, claim: bench.adopt(claim),
@@ -57,7 +63,9 @@ class FenceContract:
         bench.reclaim(old)
         unchanged(bench, old)
 
-    def test_a_superseded_token_changes_nothing_when_the_new_lease_has_lapsed_too(self, bench: Bench) -> None:
+    def test_a_superseded_token_changes_nothing_when_the_new_lease_has_lapsed_too(
+        self, bench: Bench
+    ) -> None:
         old = bench.claimed()
         bench.lapse(bench.reclaim(old))
         unchanged(bench, old)
@@ -74,11 +82,14 @@ class FenceContract:
         unchanged(bench, under_token(claim, MALFORMED[malformed]))
 
     @pytest.mark.parametrize("end", ["reschedule", "release", "complete", "dead_letter"])
-    def test_a_claim_that_was_settled_by_another_verb_changes_nothing(self, bench: Bench, end: str) -> None:
+    def test_a_claim_that_was_settled_by_another_verb_changes_nothing(
+        self, bench: Bench, end: str
+    ) -> None:
         claim = bench.claimed()
         bench.lapse(claim)
         getattr(bench, end)(claim)
-        # The same verb again is tried elsewhere: it may be the repetition after an answer that was lost.
+        # The same verb again is tried elsewhere: it may be the repetition after an answer that was
+        # lost.
         others = [verb for verb in VERBS if not verb.replace("-", "_").startswith(end)]
         unchanged(bench, claim, others)
 
@@ -97,7 +108,9 @@ class FenceContract:
         bench.lapse(bench.claim(old.task.id))
         unchanged(bench, old)
 
-    def test_the_holder_of_an_earlier_task_of_the_same_id_changes_nothing(self, bench: Bench) -> None:
+    def test_the_holder_of_an_earlier_task_of_the_same_id_changes_nothing(
+        self, bench: Bench
+    ) -> None:
         old = bench.claimed()
         bench.cancel(old.task.id)
         bench.clock.advance("25h")
@@ -125,7 +138,10 @@ class FenceContract:
 
         assert bench.store.load(present).payload == noise(BIG)
         bench.complete(present, a_result(b"the true one"))
-        assert (bench.task(old.task.id).result, bench.numbers(old.task.id)) == (b"the true one", [1, 2])
+        assert (bench.task(old.task.id).result, bench.numbers(old.task.id)) == (
+            b"the true one",
+            [1, 2],
+        )
 
     def test_the_fence_grows_with_every_claim_through_the_dlq_and_back(self, bench: Bench) -> None:
         claim = bench.claimed()
@@ -163,7 +179,10 @@ class CancelContract:
 
         cancelled = bench.cancel(claim.task.id)
 
-        assert ([each.attempt_no for each in cancelled.attempts], cancelled.payload) == ([1], noise(BIG))
+        assert ([each.attempt_no for each in cancelled.attempts], cancelled.payload) == (
+            [1],
+            noise(BIG),
+        )
 
     @pytest.mark.parametrize("status", [Status.SUCCEEDED, Status.DEAD, Status.CANCELLED])
     def test_what_has_ended_is_not_cancelled_and_the_refusal_names_its_state(

@@ -1,4 +1,6 @@
-"""Forgetting: whatever has the target or requester is gone for good, and what is submitted afterwards stays."""
+"""Forgetting: whatever has the target or requester is gone for good, and what is submitted
+afterwards stays.
+"""
 
 from datetime import timedelta
 
@@ -21,7 +23,9 @@ class ForgetContract:
 
     @pytest.mark.parametrize("reference", [ANN, ORDER], ids=lambda reference: str(reference.kind))
     @pytest.mark.parametrize("status", list(Status))
-    def test_a_forgotten_task_is_gone_with_all_it_had(self, bench: Bench, status: Status, reference: Reference) -> None:
+    def test_a_forgotten_task_is_gone_with_all_it_had(
+        self, bench: Bench, status: Status, reference: Reference
+    ) -> None:
         task_id = in_status(bench, status)
 
         assert bench.store.forget(reference, now=bench.now) == 1
@@ -31,8 +35,15 @@ class ForgetContract:
         assert (bench.dead_entries(), bench.store.counts("billing").dead) == ([], 0)
 
     def test_only_what_has_the_reference_is_forgotten(self, bench: Bench) -> None:
-        mine = [bench.submit(target="order:1", queue=queue).id for queue in ("billing", "email", "billing")]
-        others = [bench.submit(target="order:2"), bench.submit(requested_by="order:1"), bench.submit()]
+        mine = [
+            bench.submit(target="order:1", queue=queue).id
+            for queue in ("billing", "email", "billing")
+        ]
+        others = [
+            bench.submit(target="order:2"),
+            bench.submit(requested_by="order:1"),
+            bench.submit(),
+        ]
         before = [bench.everything(task.id) for task in others]
 
         assert bench.store.forget(Reference(ReferenceKind.TARGET, "order:1"), now=bench.now) == 3
@@ -57,7 +68,9 @@ class ForgetContract:
         assert bench.everything(task.id) == before
         assert bench.claim(task.id).task.id == task.id
 
-    def test_what_is_submitted_as_it_is_forgotten_is_refused_and_leaves_nothing(self, bench: Bench) -> None:
+    def test_what_is_submitted_as_it_is_forgotten_is_refused_and_leaves_nothing(
+        self, bench: Bench
+    ) -> None:
         bench.store.forget(ORDER, now=bench.now)
         task = a_task(payload=noise(3000), **OF_BOTH)
         with pytest.raises(TaskConflict, match="forgotten") as refusal:
@@ -86,7 +99,9 @@ class ForgetContract:
                 act(claim)
         assert bench.store.get(claim.task.id) is None
 
-    def test_a_later_task_of_the_same_id_is_not_forgotten_for_the_earlier_ones_reference(self, bench: Bench) -> None:
+    def test_a_later_task_of_the_same_id_is_not_forgotten_for_the_earlier_ones_reference(
+        self, bench: Bench
+    ) -> None:
         old = bench.succeeded(payload=noise(2000), **OF_BOTH)
         bench.clock.advance(RETENTION)
         bench.submit(id=old.id, payload=b"new")

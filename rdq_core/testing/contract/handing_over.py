@@ -33,7 +33,11 @@ class HandOverContract:
 
         assert (adopted.fencing_token, adopted.claimed_at) == (handed.fencing_token, bench.now)
         assert (adopted.handed_over, adopted.attempt_no) == (False, 1)
-        assert adopted.lease_expires_at == bench.task(handed.task.id).lease_expires_at == bench.now + LEASE
+        assert (
+            adopted.lease_expires_at
+            == bench.task(handed.task.id).lease_expires_at
+            == bench.now + LEASE
+        )
         assert bench.store.load(adopted).payload == b'{"order": 9}'
         bench.complete(adopted)
         assert bench.numbers(handed.task.id) == [1]
@@ -50,7 +54,9 @@ class HandOverContract:
         assert not bench.release_lapsed(lapsed)
         bench.complete(adopted)
 
-    def test_one_that_nobody_adopts_lapses_as_a_release_that_spends_nothing(self, bench: Bench) -> None:
+    def test_one_that_nobody_adopts_lapses_as_a_release_that_spends_nothing(
+        self, bench: Bench
+    ) -> None:
         lapsed = bench.lapse(bench.handed_over())
         assert bench.release_lapsed(lapsed, after=timedelta(seconds=4))
 
@@ -62,7 +68,9 @@ class HandOverContract:
         with pytest.raises(LeaseLost):
             bench.adopt(lapsed)
 
-    def test_how_often_it_was_not_reached_is_known_to_the_next_claim_until_somebody_adopts(self, bench: Bench) -> None:
+    def test_how_often_it_was_not_reached_is_known_to_the_next_claim_until_somebody_adopts(
+        self, bench: Bench
+    ) -> None:
         lapsed = bench.lapse(bench.handed_over())
         since = bench.now
         bench.release_lapsed(lapsed)
@@ -90,7 +98,9 @@ class HandOverContract:
         bench.reclaim(adopted)
         assert bench.task(lapsed.task.id).attempt_count == 1
 
-    def test_who_reclaims_a_hand_over_for_himself_has_not_handed_it_over(self, bench: Bench) -> None:
+    def test_who_reclaims_a_hand_over_for_himself_has_not_handed_it_over(
+        self, bench: Bench
+    ) -> None:
         reclaimed = bench.reclaim(bench.handed_over())
         assert not reclaimed.handed_over
         assert not bench.release_lapsed(bench.lapse(reclaimed))

@@ -73,7 +73,9 @@ class JobContract:
         assert not jobs.replace(a_job(), a_job().changed(done=1))
         assert jobs.get(FIRST) is None
 
-    def test_a_job_whose_answer_was_lost_is_made_once_and_another_is_not_put_over_it(self, jobs: JobStore) -> None:
+    def test_a_job_whose_answer_was_lost_is_made_once_and_another_is_not_put_over_it(
+        self, jobs: JobStore
+    ) -> None:
         jobs.create(a_job())
         jobs.create(a_job())
 
@@ -139,7 +141,9 @@ class JobContract:
 
         assert [job.id for job in jobs.ended_jobs(limit=2)] == [THIRD, SECOND]
 
-    def test_the_cursor_key_is_made_once_for_everybody(self, cursor_keys: Callable[[], CursorKey]) -> None:
+    def test_the_cursor_key_is_made_once_for_everybody(
+        self, cursor_keys: Callable[[], CursorKey]
+    ) -> None:
         first = cursor_keys().key()
 
         assert len(first) >= 22

@@ -42,7 +42,9 @@ class KeyContract:
         bench.complete(claim)
         assert bench.numbers(claim.task.id) == [1]
 
-    def test_a_second_task_of_the_key_has_to_wait_and_nothing_of_it_changes(self, bench: Bench) -> None:
+    def test_a_second_task_of_the_key_has_to_wait_and_nothing_of_it_changes(
+        self, bench: Bench
+    ) -> None:
         held(bench)
         second = bench.submit(concurrency_key="ann").id
         before = bench.everything(second)
@@ -53,7 +55,9 @@ class KeyContract:
         held(bench)
         held(bench, "bob")
         other = bench.submit(concurrency_key="ann", queue="other")
-        assert isinstance(bench.store.claim_keyed(bench.candidate(other.id, "other"), a_grant(bench.now)), Claim)
+        assert isinstance(
+            bench.store.claim_keyed(bench.candidate(other.id, "other"), a_grant(bench.now)), Claim
+        )
 
     @pytest.mark.parametrize("way", WAYS_OUT)
     def test_every_way_out_frees_the_key(self, bench: Bench, way: str) -> None:
@@ -88,7 +92,9 @@ class KeyContract:
         candidates = [bench.candidate(task_id) for task_id in tasks]
         outcomes = side_by_side(
             [
-                lambda candidate=candidate: bench.another().claim_keyed(candidate, a_grant(bench.now))  # type: ignore[misc]
+                lambda candidate=candidate: bench.another().claim_keyed(
+                    candidate, a_grant(bench.now)
+                )  # type: ignore[misc]
                 for candidate in candidates
             ]
         )

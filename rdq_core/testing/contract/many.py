@@ -1,7 +1,10 @@
-"""Submitting many: each task is answered as if it had been submitted by itself, in the order of the tasks."""
+"""Submitting many: each task is answered as if it had been submitted by itself, in the order of the
+tasks.
+"""
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -33,7 +36,13 @@ class ManyContract:
         there = bench.succeeded()
         elsewhere = bench.submit(queue="email")
         new = [a_task(payload=noise(size)) for size in (0, 10, 3000)]
-        given = [new[0], a_task(id=there.id, payload=b"other"), new[1], a_task(id=elsewhere.id), new[2]]
+        given = [
+            new[0],
+            a_task(id=there.id, payload=b"other"),
+            new[1],
+            a_task(id=elsewhere.id),
+            new[2],
+        ]
 
         answers = submit_many(bench, given)
 
@@ -46,7 +55,9 @@ class ManyContract:
 
     @pytest.mark.parametrize("payload", PAYLOADS)
     def test_payloads_of_every_size_come_back(self, bench: Bench, payload: str) -> None:
-        tasks = [a_task(payload=PAYLOADS[payload], headers={"n": str(number)}) for number in range(2)]
+        tasks = [
+            a_task(payload=PAYLOADS[payload], headers={"n": str(number)}) for number in range(2)
+        ]
         submit_many(bench, tasks)
         for task in tasks:
             loaded = bench.store.load(bench.claim(task.id))
@@ -73,28 +84,47 @@ class ManyContract:
 
     def test_an_id_that_comes_twice_is_stored_once_as_it_came_first(self, bench: Bench) -> None:
         task_id = a_task_id()
-        tasks = [a_task(), a_task(id=task_id, payload=b"first"), a_task(), a_task(id=task_id, payload=b"second")]
+        tasks = [
+            a_task(),
+            a_task(id=task_id, payload=b"first"),
+            a_task(),
+            a_task(id=task_id, payload=b"second"),
+        ]
         assert created(submit_many(bench, tasks)) == [True, True, True, False]
         assert bench.task(task_id).payload == b"first"
 
     def test_an_id_whose_retention_is_over_is_free(self, bench: Bench) -> None:
         old = bench.succeeded(payload=noise(2000))
         bench.clock.advance("25h")
-        assert created(submit_many(bench, [a_task(), a_task(id=old.id, payload=b"new")])) == [True, True]
+        assert created(submit_many(bench, [a_task(), a_task(id=old.id, payload=b"new")])) == [
+            True,
+            True,
+        ]
         assert (bench.task(old.id).payload, bench.numbers(old.id)) == (b"new", [])
 
     def test_tasks_for_later_are_due_then(self, bench: Bench) -> None:
-        submit_many(bench, [a_task(next_attempt_at=bench.now + timedelta(hours=hours)) for hours in (1, 2)])
-        assert [len(bench.candidates(ahead=timedelta(hours=hours))) for hours in (0, 1, 2)] == [0, 1, 2]
+        submit_many(
+            bench, [a_task(next_attempt_at=bench.now + timedelta(hours=hours)) for hours in (1, 2)]
+        )
+        assert [len(bench.candidates(ahead=timedelta(hours=hours))) for hours in (0, 1, 2)] == [
+            0,
+            1,
+            2,
+        ]
 
     def test_of_the_same_many_submitted_at_once_each_is_stored_once(self, bench: Bench) -> None:
         tasks = [a_task(payload=noise(1500)) for _ in range(30)]
         stores = [bench.another() for _ in range(3)]
 
         outcomes = side_by_side(
-            [lambda store=store: store.submit_many(tasks, shards_of=lambda _: bench.shards) for store in stores]  # type: ignore[misc]
+            [
+                partial(store.submit_many, tasks, shards_of=lambda _: bench.shards)
+                for store in stores
+            ]
         )
 
         answers = [created(outcome) for outcome in outcomes if not isinstance(outcome, Exception)]
-        assert [sum(bool(each) for each in of_task) for of_task in zip(*answers, strict=True)] == [1] * 30
+        assert [sum(bool(each) for each in of_task) for of_task in zip(*answers, strict=True)] == [
+            1
+        ] * 30
         assert {bench.task(task.id).payload for task in tasks} == {noise(1500)}

@@ -1,4 +1,6 @@
-"""What every store of queue configuration promises: layers under revisions, and nothing undone that nobody named."""
+"""What every store of queue configuration promises: layers under revisions, and nothing undone that
+nobody named.
+"""
 
 from datetime import timedelta
 from functools import partial
@@ -17,13 +19,17 @@ NINE_ATTEMPTS: dict[str, Any] = {"retry": {"max_attempts": 9}}
 SLOW = Override(layer={"retry": {"initial_backoff": "30s"}}, reason="the bank is slow today")
 
 
-def declare(queues: QueueStore, queue: str = "billing", *, after: int = 0, **declared: Any) -> StoredQueue:
+def declare(
+    queues: QueueStore, queue: str = "billing", *, after: int = 0, **declared: Any
+) -> StoredQueue:
     """Declare a queue, as who has read the revision `after`."""
     return queues.put_declared(queue, declared, {}, expected_revision=after)
 
 
 class QueueContract:
-    """A write is made on what its writer has read, and undoes nothing that it doesn't name. Fixture: `queues`."""
+    """A write is made on what its writer has read, and undoes nothing that it doesn't name.
+    Fixture: `queues`.
+    """
 
     def test_what_is_declared_is_in_force_and_has_revision_one(self, queues: QueueStore) -> None:
         stored = declare(queues, **TWO_ATTEMPTS)
@@ -31,7 +37,9 @@ class QueueContract:
         settings = queues.settings("billing")
         assert (stored.revision, settings.revision, settings.retry.max_attempts) == (1, 1, 2)
 
-    def test_a_queue_that_nobody_configured_is_told_from_one_with_a_similar_name(self, queues: QueueStore) -> None:
+    def test_a_queue_that_nobody_configured_is_told_from_one_with_a_similar_name(
+        self, queues: QueueStore
+    ) -> None:
         declare(queues, "billing")
 
         with pytest.raises(QueueNotFound) as refused:
@@ -62,14 +70,18 @@ class QueueContract:
 
         assert again.revision == 1
 
-    def test_a_write_that_is_repeated_because_its_answer_was_lost_is_no_conflict(self, queues: QueueStore) -> None:
+    def test_a_write_that_is_repeated_because_its_answer_was_lost_is_no_conflict(
+        self, queues: QueueStore
+    ) -> None:
         declare(queues, **TWO_ATTEMPTS)
 
         again = declare(queues, after=0, **TWO_ATTEMPTS)
 
         assert again.revision == 1
 
-    def test_owners_stay_with_a_queue_for_as_long_as_it_is_declared(self, queues: QueueStore) -> None:
+    def test_owners_stay_with_a_queue_for_as_long_as_it_is_declared(
+        self, queues: QueueStore
+    ) -> None:
         seen = declare(queues, **TWO_ATTEMPTS)
 
         assert queues.put_owners(seen, ("stack-a", "stack-b"))
@@ -80,7 +92,9 @@ class QueueContract:
         queues.begin_delete("billing", now=NOW)
         assert declare(queues, after=3).owners == ()
 
-    def test_a_stale_writer_gets_a_conflict_that_shows_both_revisions(self, queues: QueueStore) -> None:
+    def test_a_stale_writer_gets_a_conflict_that_shows_both_revisions(
+        self, queues: QueueStore
+    ) -> None:
         declare(queues, **TWO_ATTEMPTS)
         declare(queues, after=1, **NINE_ATTEMPTS)
 
@@ -88,9 +102,13 @@ class QueueContract:
             declare(queues, after=1, owner="team-payments", retry={"max_attempts": 3})
 
         assert queues.settings("billing").retry.max_attempts == 9
-        assert 'retry.max_attempts is 9, yours 3, owner is unset, yours "team-payments"' in str(refused.value.hint)
+        assert 'retry.max_attempts is 9, yours 3, owner is unset, yours "team-payments"' in str(
+            refused.value.hint
+        )
 
-    def test_a_writer_who_thinks_that_the_queue_is_new_is_stale_as_well(self, queues: QueueStore) -> None:
+    def test_a_writer_who_thinks_that_the_queue_is_new_is_stale_as_well(
+        self, queues: QueueStore
+    ) -> None:
         declare(queues, **TWO_ATTEMPTS)
 
         with pytest.raises(ConfigConflict, match=r"at revision 1, .* read revision 0"):
@@ -102,7 +120,9 @@ class QueueContract:
 
         assert queues.stored("billing") is None
 
-    def test_the_file_s_defaults_belong_to_the_queues_that_it_declared(self, queues: QueueStore) -> None:
+    def test_the_file_s_defaults_belong_to_the_queues_that_it_declared(
+        self, queues: QueueStore
+    ) -> None:
         queues.put_declared("billing", {}, NINE_ATTEMPTS, expected_revision=0)
         queues.put_declared("email", {}, TWO_ATTEMPTS, expected_revision=0)
 
@@ -128,7 +148,10 @@ class QueueContract:
         assert queues.stored("billing") == after
         settings = queues.settings("billing")
         assert settings.paused
-        assert (settings.retry.max_attempts, settings.retry.backoff.initial) == (9, timedelta(seconds=30))
+        assert (settings.retry.max_attempts, settings.retry.backoff.initial) == (
+            9,
+            timedelta(seconds=30),
+        )
 
     def test_resume_undoes_a_pause_and_nothing_else(self, queues: QueueStore) -> None:
         before = declare(queues, **TWO_ATTEMPTS)
@@ -139,7 +162,9 @@ class QueueContract:
         assert queues.stored("billing") == before
         assert not queues.settings("billing").paused
 
-    def test_a_queue_that_is_not_there_is_not_made_by_pausing_or_overriding_it(self, queues: QueueStore) -> None:
+    def test_a_queue_that_is_not_there_is_not_made_by_pausing_or_overriding_it(
+        self, queues: QueueStore
+    ) -> None:
         with pytest.raises(QueueNotFound):
             queues.pause("billing", paused=True, now=NOW)
         with pytest.raises(QueueNotFound):
@@ -157,7 +182,9 @@ class QueueContract:
 
     def test_shards_of_an_override_are_remembered_when_it_is_gone(self, queues: QueueStore) -> None:
         declare(queues, index_shards=2)
-        queues.put_override("billing", Override(layer={"index_shards": 16}, reason="a rush"), expected_revision=0)
+        queues.put_override(
+            "billing", Override(layer={"index_shards": 16}, reason="a rush"), expected_revision=0
+        )
 
         queues.put_override("billing", None, expected_revision=1)
 
@@ -171,20 +198,32 @@ class QueueContract:
 
         assert queues.settings("billing").retry.max_attempts == 2
 
-        queues.put_override("billing", Override(layer=NINE_ATTEMPTS, reason="today's"), expected_revision=1)
+        queues.put_override(
+            "billing", Override(layer=NINE_ATTEMPTS, reason="today's"), expected_revision=1
+        )
         assert queues.settings("billing").retry.max_attempts == 9
 
     def test_a_definition_stands_between_what_is_declared_and_the_defaults_of_its_file(
         self, queues: QueueStore
     ) -> None:
-        defaults = {"retry": {"max_attempts": 4, "max_backoff": "1h"}, "limits": {"max_redrives": 3}}
+        defaults = {
+            "retry": {"max_attempts": 4, "max_backoff": "1h"},
+            "limits": {"max_redrives": 3},
+        }
         queues.put_declared("billing", TWO_ATTEMPTS, defaults, expected_revision=0)
         queues.put_override("billing", SLOW, expected_revision=0)
 
-        definition = {"retry": {"max_attempts": 7, "initial_backoff": "5s"}, "execution": {"handler_timeout": "2m"}}
+        definition = {
+            "retry": {"max_attempts": 7, "initial_backoff": "5s"},
+            "execution": {"handler_timeout": "2m"},
+        }
         settings = queues.settings("billing", definition=definition)
 
-        assert (settings.retry.max_attempts, settings.limits.max_redrives, settings.revision) == (2, 3, 1)
+        assert (settings.retry.max_attempts, settings.limits.max_redrives, settings.revision) == (
+            2,
+            3,
+            1,
+        )
         assert settings.retry.backoff.initial == timedelta(seconds=30)
         assert settings.retry.backoff.maximum == timedelta(minutes=10)
         assert settings.execution.handler_timeout == timedelta(minutes=2)
@@ -194,23 +233,31 @@ class QueueContract:
         declare(queues)
         queues.put_override("billing", SLOW, expected_revision=0)
 
-        with pytest.raises(ConfigConflict, match=r"override .* at revision 1, .* read revision 0") as refused:
+        with pytest.raises(
+            ConfigConflict, match=r"override .* at revision 1, .* read revision 0"
+        ) as refused:
             queues.put_override("billing", None, expected_revision=0)
 
         assert 'retry.initial_backoff is "30s", yours unset' in str(refused.value.hint)
 
-    def test_an_override_that_contradicts_what_is_declared_is_refused(self, queues: QueueStore) -> None:
+    def test_an_override_that_contradicts_what_is_declared_is_refused(
+        self, queues: QueueStore
+    ) -> None:
         declare(queues, execution={"lease": "10s", "handler_timeout": "9s"})
 
         with pytest.raises(ConfigInvalid):
             queues.put_override(
-                "billing", Override(layer={"execution": {"heartbeat": "20s"}}, reason="?"), expected_revision=0
+                "billing",
+                Override(layer={"execution": {"heartbeat": "20s"}}, reason="?"),
+                expected_revision=0,
             )
 
     def test_an_override_that_a_deploy_contradicts_is_left_out(self, queues: QueueStore) -> None:
         declare(queues, execution={"lease": "60s"})
         queues.put_override(
-            "billing", Override(layer={"execution": {"heartbeat": "20s"}}, reason="slow disk"), expected_revision=0
+            "billing",
+            Override(layer={"execution": {"heartbeat": "20s"}}, reason="slow disk"),
+            expected_revision=0,
         )
 
         after = declare(queues, after=1, execution={"lease": "10s", "handler_timeout": "9s"})
@@ -227,12 +274,17 @@ class QueueContract:
 
     def test_layers_that_contradict_each_other_are_refused(self, queues: QueueStore) -> None:
         with pytest.raises(ConfigInvalid):
-            declare(queues, execution={"lease": "10s", "handler_timeout": "30s", "heartbeat": "off"})
+            declare(
+                queues, execution={"lease": "10s", "handler_timeout": "30s", "heartbeat": "off"}
+            )
 
         assert queues.stored("billing") is None
 
     def test_odd_text_survives(self, queues: QueueStore) -> None:
-        declared: dict[str, Any] = {"owner": "équipe 👩‍🚀", "classification": {"permanent": ["*.Fehler", "ßtatus?"]}}
+        declared: dict[str, Any] = {
+            "owner": "équipe 👩‍🚀",
+            "classification": {"permanent": ["*.Fehler", "ßtatus?"]},
+        }
 
         declare(queues, **declared)
 

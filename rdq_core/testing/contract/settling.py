@@ -25,16 +25,29 @@ RESULTS = {
 class OutcomeContract:
     """Every way out of a claim: what the task says afterwards, and what it doesn't."""
 
-    def test_a_success_ends_the_task_with_its_result_and_the_attempt_on_record(self, bench: Bench) -> None:
+    def test_a_success_ends_the_task_with_its_result_and_the_attempt_on_record(
+        self, bench: Bench
+    ) -> None:
         claim = bench.claimed()
         bench.clock.advance("5s")
 
         bench.complete(claim, a_result(b'{"receipt": 9}'))
 
         stored = bench.task(claim.task.id)
-        assert (stored.status, stored.completed_at, stored.failure) == (Status.SUCCEEDED, bench.now, None)
-        assert (stored.result, stored.result_content_type) == (b'{"receipt": 9}', "application/json")
-        assert (stored.lease_expires_at, stored.next_attempt_at, stored.attempt_count) == (None, None, 1)
+        assert (stored.status, stored.completed_at, stored.failure) == (
+            Status.SUCCEEDED,
+            bench.now,
+            None,
+        )
+        assert (stored.result, stored.result_content_type) == (
+            b'{"receipt": 9}',
+            "application/json",
+        )
+        assert (stored.lease_expires_at, stored.next_attempt_at, stored.attempt_count) == (
+            None,
+            None,
+            1,
+        )
         (success,) = stored.attempts
         assert (success.attempt_no, success.outcome, success.error) == (1, Outcome.SUCCESS, None)
         assert (success.started_at, success.finished_at) == (claim.claimed_at, bench.now)
@@ -73,15 +86,26 @@ class OutcomeContract:
         claim = bench.claimed()
         bench.clock.advance("5s")
 
-        attempt = bench.reschedule(claim, after=timedelta(seconds=90), error=an_error("503", code="bank_down"))
+        attempt = bench.reschedule(
+            claim, after=timedelta(seconds=90), error=an_error("503", code="bank_down")
+        )
 
         stored = bench.task(claim.task.id)
-        assert (stored.status, stored.next_attempt_at) == (Status.PENDING, bench.now + timedelta(seconds=90))
-        assert (stored.lease_expires_at, stored.completed_at, stored.attempt_count) == (None, None, 1)
+        assert (stored.status, stored.next_attempt_at) == (
+            Status.PENDING,
+            bench.now + timedelta(seconds=90),
+        )
+        assert (stored.lease_expires_at, stored.completed_at, stored.attempt_count) == (
+            None,
+            None,
+            1,
+        )
         assert stored.failure == Failure("bank_down", "requests.HTTPError", "503")
         assert list(stored.attempts) == [attempt]
         assert bench.candidates() == []
-        assert [each.due_at for each in bench.candidates(ahead=timedelta(seconds=90))] == [stored.next_attempt_at]
+        assert [each.due_at for each in bench.candidates(ahead=timedelta(seconds=90))] == [
+            stored.next_attempt_at
+        ]
 
     def test_a_failure_comes_back_whole(self, bench: Bench) -> None:
         error = an_error(
@@ -92,7 +116,9 @@ class OutcomeContract:
         )
         claim = bench.claimed()
 
-        attempt = bench.reschedule(claim, error=error, unknown={"more": {"a": 1}}, worker="lambda:fn/" + "1" * 200)
+        attempt = bench.reschedule(
+            claim, error=error, unknown={"more": {"a": 1}}, worker="lambda:fn/" + "1" * 200
+        )
 
         assert list(bench.task(claim.task.id).attempts) == [attempt]
 
@@ -105,14 +131,26 @@ class OutcomeContract:
         )
 
         stored, entry = bench.task(claim.task.id), bench.entry(claim.task.id)
-        assert (stored.status, stored.completed_at, stored.attempt_count) == (Status.DEAD, bench.now, 1)
+        assert (stored.status, stored.completed_at, stored.attempt_count) == (
+            Status.DEAD,
+            bench.now,
+            1,
+        )
         assert (stored.next_attempt_at, stored.lease_expires_at) == (None, None)
         assert (stored.failure, list(stored.attempts)) == (
             Failure("gone", "requests.HTTPError", "no such card"),
             [attempt],
         )
-        assert (entry.queue, entry.handler_ref, entry.handler_version) == ("billing", "charge-card", "v3")
-        assert (entry.code, entry.type, entry.message) == ("gone", "requests.HTTPError", "no such card")
+        assert (entry.queue, entry.handler_ref, entry.handler_version) == (
+            "billing",
+            "charge-card",
+            "v3",
+        )
+        assert (entry.code, entry.type, entry.message) == (
+            "gone",
+            "requests.HTTPError",
+            "no such card",
+        )
         assert (entry.dead_at, entry.created_at) == (bench.now, stored.created_at)
         assert (entry.attempts, entry.redrive_count, entry.payload_size) == (1, 0, 2345)
         assert entry.fingerprint == "v1:0123456789ab"
@@ -125,7 +163,11 @@ class OutcomeContract:
         bench.dead_letter_unrun(bench.claim(claim.task.id))
 
         stored, entry = bench.task(claim.task.id), bench.entry(claim.task.id)
-        assert (stored.status, stored.attempt_count, bench.numbers(stored.id)) == (Status.DEAD, 1, [1])
+        assert (stored.status, stored.attempt_count, bench.numbers(stored.id)) == (
+            Status.DEAD,
+            1,
+            [1],
+        )
         assert stored.failure is not None
         assert stored.failure.code == entry.code == "task_attempts_exhausted"
         assert entry.attempts == 1
@@ -136,8 +178,15 @@ class OutcomeContract:
         bench.release(claim, after=timedelta(seconds=5))
 
         stored = bench.task(claim.task.id)
-        assert (stored.status, stored.next_attempt_at) == (Status.PENDING, bench.now + timedelta(seconds=5))
-        assert (stored.attempt_count, list(stored.attempts), stored.lease_expires_at) == (0, [], None)
+        assert (stored.status, stored.next_attempt_at) == (
+            Status.PENDING,
+            bench.now + timedelta(seconds=5),
+        )
+        assert (stored.attempt_count, list(stored.attempts), stored.lease_expires_at) == (
+            0,
+            [],
+            None,
+        )
         assert stored.failure is not None
         assert stored.failure.code == "worker_shutdown"
         bench.clock.advance("5s")
@@ -153,7 +202,9 @@ class OutcomeContract:
 
     @pytest.mark.parametrize("first", ["complete", "reschedule", "dead_letter", "release"])
     def test_a_claim_is_settled_once(self, bench: Bench, first: str) -> None:
-        """The same settling again may be told that it has happened; another one is lost; neither changes anything."""
+        """The same settling again may be told that it has happened; another one is lost; neither
+        changes anything.
+        """
         claim = bench.claimed()
         getattr(bench, first)(claim)
         before = bench.everything(claim.task.id)
@@ -184,7 +235,9 @@ class RetentionContract:
     """What has ended is kept for its time and no longer, removed or not."""
 
     @pytest.mark.parametrize("end", ["succeeded", "cancelled", "dead"])
-    def test_an_ended_task_is_there_to_the_last_second_and_then_absent_everywhere(self, bench: Bench, end: str) -> None:
+    def test_an_ended_task_is_there_to_the_last_second_and_then_absent_everywhere(
+        self, bench: Bench, end: str
+    ) -> None:
         task_id = {
             "succeeded": lambda: bench.succeeded().id,
             "cancelled": lambda: bench.cancel(bench.submit().id).id,

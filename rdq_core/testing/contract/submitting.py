@@ -1,4 +1,6 @@
-"""Submitting: what was handed over comes back as it was, and a repeated submit never touches what has moved on."""
+"""Submitting: what was handed over comes back as it was, and a repeated submit never touches what
+has moved on.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -50,20 +52,30 @@ class SubmitContract:
 
         stored = bench.task(task.id)
         assert submission == Submission(stored, created=True)
-        assert (stored.status, stored.next_attempt_at, stored.created_at) == (Status.PENDING, bench.now, bench.now)
+        assert (stored.status, stored.next_attempt_at, stored.created_at) == (
+            Status.PENDING,
+            bench.now,
+            bench.now,
+        )
         assert (stored.handler_ref, stored.handler_version) == ("charge-card", "v3")
         assert (stored.attempt_count, stored.redrive_count, list(stored.attempts)) == (0, 0, [])
-        assert (stored.lease_expires_at, stored.completed_at, stored.failure, stored.result) == (None,) * 4
+        assert (stored.lease_expires_at, stored.completed_at, stored.failure, stored.result) == (
+            None,
+        ) * 4
 
     @pytest.mark.parametrize("payload", PAYLOADS)
     def test_a_payload_comes_back_byte_for_byte(self, bench: Bench, payload: str) -> None:
-        task = bench.submit(payload=PAYLOADS[payload], payload_content_type="application/x-odd; q=1")
+        task = bench.submit(
+            payload=PAYLOADS[payload], payload_content_type="application/x-odd; q=1"
+        )
 
         stored = bench.task(task.id)
         loaded = bench.store.load(bench.claim(task.id))
 
         assert stored.payload == loaded.payload == PAYLOADS[payload]
-        assert stored.payload_content_type == loaded.payload_content_type == "application/x-odd; q=1"
+        assert (
+            stored.payload_content_type == loaded.payload_content_type == "application/x-odd; q=1"
+        )
 
     @pytest.mark.parametrize("size", [0, 40, 100 * 1024])
     def test_headers_and_fields_of_a_newer_writer_come_back(self, bench: Bench, size: int) -> None:
@@ -76,7 +88,11 @@ class SubmitContract:
         assert stored.unknown == loaded.unknown == UNKNOWN
 
     def test_what_a_caller_says_about_the_task_comes_back(self, bench: Bench) -> None:
-        said = {"concurrency_key": "acct:ä 1", "target": "order:88213", "requested_by": "ann@example.org"}
+        said = {
+            "concurrency_key": "acct:ä 1",
+            "target": "order:88213",
+            "requested_by": "ann@example.org",
+        }
 
         task = bench.submit(**said)
 
@@ -88,7 +104,9 @@ class SubmitContract:
     def test_names_of_every_length_are_stored(self, bench: Bench, length: int) -> None:
         queue, handler_ref = "q" * length, "h" * length
 
-        task = bench.submit(queue=queue, handler_ref=handler_ref, payload=noise(600), handler_version="v" * 256)
+        task = bench.submit(
+            queue=queue, handler_ref=handler_ref, payload=noise(600), handler_version="v" * 256
+        )
 
         assert bench.store.load(bench.claim(task.id, queue)).payload == noise(600)
         assert bench.task(task.id).handler_ref == handler_ref
@@ -107,7 +125,11 @@ class SubmitContract:
 
         stored = bench.task(task.id)
         assert (stored.status, stored.attempt_count, stored.redrive_count) == (Status.PENDING, 0, 0)
-        assert (stored.lease_expires_at, stored.completed_at, stored.created_at) == (None, None, bench.now)
+        assert (stored.lease_expires_at, stored.completed_at, stored.created_at) == (
+            None,
+            None,
+            bench.now,
+        )
         assert (stored.result, stored.result_content_type) == (None, None)
 
     def test_failures_before_the_submit_come_first_and_spend_no_budget(self, bench: Bench) -> None:
@@ -131,18 +153,24 @@ class SubmitContract:
             stack="Traceback\n" + "  frame\n" * 4000,
             unknown={"hint": {"from": "a newer rdq"}},
         )
-        given = a_failure_before(bench, 1, error=error, unknown={"region": "eu", "n": [1, 2]}, worker="lambda:f/1")
+        given = a_failure_before(
+            bench, 1, error=error, unknown={"region": "eu", "n": [1, 2]}, worker="lambda:f/1"
+        )
 
         task = bench.submit(attempts=(given,))
 
         assert list(bench.task(task.id).attempts) == [given]
 
     @pytest.mark.parametrize("status", list(Status))
-    def test_a_repeated_submit_gives_the_stored_task_and_changes_nothing(self, bench: Bench, status: Status) -> None:
+    def test_a_repeated_submit_gives_the_stored_task_and_changes_nothing(
+        self, bench: Bench, status: Status
+    ) -> None:
         task_id = bench.task_in(status).id
         before = bench.everything(task_id)
 
-        again = bench.store.submit(a_task(id=task_id, payload=noise(2000), handler_ref="other"), shards=bench.shards)
+        again = bench.store.submit(
+            a_task(id=task_id, payload=noise(2000), handler_ref="other"), shards=bench.shards
+        )
 
         assert again == Submission(bench.task(task_id), created=False)
         assert again.task.status is status
@@ -158,12 +186,16 @@ class SubmitContract:
         assert bench.candidates() == []
 
     @pytest.mark.parametrize("status", list(Status))
-    def test_an_id_of_another_queue_is_a_conflict_and_changes_nothing(self, bench: Bench, status: Status) -> None:
+    def test_an_id_of_another_queue_is_a_conflict_and_changes_nothing(
+        self, bench: Bench, status: Status
+    ) -> None:
         task_id = bench.task_in(status).id
         before = bench.everything(task_id)
 
         with pytest.raises(TaskConflict, match="billing"):
-            bench.store.submit(a_task(id=task_id, queue="email", payload=noise(2000)), shards=bench.shards)
+            bench.store.submit(
+                a_task(id=task_id, queue="email", payload=noise(2000)), shards=bench.shards
+            )
 
         assert bench.everything(task_id) == before
         assert bench.candidates("email") == []
@@ -182,7 +214,11 @@ class SubmitContract:
             )
 
             assert sum(outcome.created for outcome in outcomes) == 1  # type: ignore[union-attr]
-            winner = next(task for task, outcome in zip(given, outcomes, strict=True) if outcome.created)  # type: ignore[union-attr]
+            winner = next(
+                task
+                for task, outcome in zip(given, outcomes, strict=True)
+                if outcome.created  # type: ignore[union-attr]
+            )
             assert bench.task(task_id).payload == winner.payload
             assert {outcome.task.payload for outcome in outcomes} == {winner.payload}  # type: ignore[union-attr]
 
@@ -195,10 +231,14 @@ class SubmitContract:
 
 
 class ReuseContract:
-    """An id that is used again after its retention is a new task. Nothing of the old one shows, or comes back."""
+    """An id that is used again after its retention is a new task. Nothing of the old one shows, or
+    comes back.
+    """
 
     @pytest.mark.parametrize("size", [10, 50_000])
-    def test_history_result_and_payload_of_the_old_task_do_not_show(self, bench: Bench, size: int) -> None:
+    def test_history_result_and_payload_of_the_old_task_do_not_show(
+        self, bench: Bench, size: int
+    ) -> None:
         claim = bench.claimed(payload=b"old " * size, headers={"old": "yes"}, unknown={"old": True})
         bench.reschedule(claim, error=an_error("an old failure"))
         bench.complete(bench.claim(claim.task.id), a_result(noise(size)))
@@ -207,7 +247,12 @@ class ReuseContract:
         new = bench.submit(id=claim.task.id, payload=b"new", handler_ref="new-ref")
 
         stored = bench.task(new.id)
-        assert (stored.payload, stored.handler_ref, stored.headers, stored.unknown) == (b"new", "new-ref", {}, {})
+        assert (stored.payload, stored.handler_ref, stored.headers, stored.unknown) == (
+            b"new",
+            "new-ref",
+            {},
+            {},
+        )
         assert (list(stored.attempts), stored.attempt_count, stored.result) == ([], 0, None)
         assert (stored.failure, stored.completed_at, stored.created_at) == (None, None, bench.now)
         bench.complete(bench.claim(new.id), a_result(None, None))
@@ -235,12 +280,18 @@ class ReuseContract:
 
         assert bench.task(old.id).queue == "email"
 
-    def test_a_dead_task_whose_retention_is_over_leaves_no_entry_to_the_new_one(self, bench: Bench) -> None:
+    def test_a_dead_task_whose_retention_is_over_leaves_no_entry_to_the_new_one(
+        self, bench: Bench
+    ) -> None:
         old = bench.dead(keep=timedelta(hours=1))
         bench.clock.advance("2h")
         new = bench.submit(id=old.id)
 
-        assert (bench.store.dead_entry(new.id), bench.dead_entries(), bench.store.counts("billing").dead) == (
+        assert (
+            bench.store.dead_entry(new.id),
+            bench.dead_entries(),
+            bench.store.counts("billing").dead,
+        ) == (
             None,
             [],
             0,

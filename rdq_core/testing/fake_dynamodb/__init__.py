@@ -1,4 +1,5 @@
-"""A small, strict DynamoDB in this process: exactly the requests that rdq sends, atomic, fast, with a lagging index.
+"""A small, strict DynamoDB in this process: exactly the requests that rdq sends, atomic, fast, with
+a lagging index.
 
     database = Database()
     database.create_table(**definition)

@@ -1,7 +1,8 @@
 """The operations, each one atomic: what is checked is checked before anything is written.
 
-The invariant: a request that this database carries out, DynamoDB would carry out to the same effect; and one that rdq
-must not send (a missing condition on an update, an unused name, a key that is changed) is refused.
+The invariant: a request that this database carries out, DynamoDB would carry out to the same
+effect; and one that rdq must not send (a missing condition on an update, an unused name, a key that
+is changed) is refused.
 """
 
 import threading
@@ -26,7 +27,11 @@ _LARGEST_ITEM: Final = 400 * 1024
 _PAGE_BYTES: Final = 1024 * 1024
 
 _EXPRESSIONS: Final = frozenset({"ExpressionAttributeNames", "ExpressionAttributeValues"})
-_CONDITIONED: Final = _EXPRESSIONS | {"TableName", "ConditionExpression", "ReturnValuesOnConditionCheckFailure"}
+_CONDITIONED: Final = _EXPRESSIONS | {
+    "TableName",
+    "ConditionExpression",
+    "ReturnValuesOnConditionCheckFailure",
+}
 _PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
     "GetItem": frozenset({"TableName", "Key", "ConsistentRead"}),
     "PutItem": _CONDITIONED | {"Item"},
@@ -35,7 +40,13 @@ _PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
     "BatchWriteItem": frozenset({"RequestItems"}),
     "TransactWriteItems": frozenset({"TransactItems", "ClientRequestToken"}),
     "Query": _EXPRESSIONS
-    | {"TableName", "IndexName", "KeyConditionExpression", "FilterExpression", "ProjectionExpression"}
+    | {
+        "TableName",
+        "IndexName",
+        "KeyConditionExpression",
+        "FilterExpression",
+        "ProjectionExpression",
+    }
     | {"Select", "Limit", "ExclusiveStartKey", "ConsistentRead", "ScanIndexForward"},
 }
 
@@ -51,8 +62,9 @@ def _nobody(_changes: Sequence[Change]) -> None:
 class Database:
     """Tables, and what DynamoDB does with them.
 
-    `now` is the time in seconds. `lag` tells, for each index entry that is read, how many seconds behind its table it
-    is seen. `watch` is told what each write has changed, all of a transaction at once.
+    `now` is the time in seconds. `lag` tells, for each index entry that is read, how many seconds
+    behind its table it is seen. `watch` is told what each write has changed, all of a transaction
+    at once.
     """
 
     def __init__(
@@ -74,7 +86,9 @@ class Database:
         self.tables[definition["TableName"]] = Table(definition)
 
     def call(self, operation: str, request: Request) -> Answer:
-        """Carry out one request. Raises ClientError as botocore does, and UnknownSyntax for what rdq doesn't send."""
+        """Carry out one request. Raises ClientError as botocore does, and UnknownSyntax for what
+        rdq doesn't send.
+        """
         unknown = request.keys() - _PARAMETERS[operation]
         if unknown:
             raise UnknownSyntax(f"{operation} with {', '.join(sorted(unknown))}")
@@ -96,7 +110,7 @@ class Database:
         with self._lock:
             self._watch([self.tables[table].put(key, None, self._now())])
 
-    # -- reading ------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def _get(self, request: Request) -> Answer:
         if not request.get("ConsistentRead"):
@@ -112,7 +126,9 @@ class Database:
         names, values = _given(request)
         index = self._index(table, request)
         found = [
-            (place, item) for place, item in self._in_order(table, index, request) if asked.test(item, names, values)
+            (place, item)
+            for place, item in self._in_order(table, index, request)
+            if asked.test(item, names, values)
         ]
         is_forward = request.get("ScanIndexForward", True)
         if not is_forward:
@@ -120,7 +136,11 @@ class Database:
         start = request.get("ExclusiveStartKey")
         if start is not None:
             after = _place(start, table, index)
-            found = [(place, item) for place, item in found if (place > after if is_forward else place < after)]
+            found = [
+                (place, item)
+                for place, item in found
+                if (place > after if is_forward else place < after)
+            ]
         return _page(found, request, table, index)
 
     def _index(self, table: Table, request: Request) -> Index | None:
@@ -133,17 +153,22 @@ class Database:
         index: Index = table.indexes[request["IndexName"]]
         return index
 
-    def _in_order(self, table: Table, index: Index | None, request: Request) -> list[tuple[Any, StoredItem]]:
+    def _in_order(
+        self, table: Table, index: Index | None, request: Request
+    ) -> list[tuple[Any, StoredItem]]:
         partition = str(_asked_partition(request, index.partition if index else table.partition))
         if index is None:
-            items = [(item, _place(item, table, None)) for item in table.items.get(partition, {}).values()]
+            items = [
+                (item, _place(item, table, None))
+                for item in table.items.get(partition, {}).values()
+            ]
         else:
             as_of = self._now()
             entries = index.entries(partition, lambda: as_of - self._lag())
             items = [(item, _place(item, table, index)) for _, item in entries]
         return sorted(((place, item) for item, place in items), key=lambda pair: pair[0])
 
-    # -- writing ------------------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
 
     def _write(self, operation: str, request: Request) -> Answer:
         plan = self._plan(operation, request)
@@ -158,8 +183,14 @@ class Database:
         if self._was_done(token, items):
             return {}
         plans = [self._plan(*_part(item)) for item in items]
-        if len({(plan.table.name, plan.key) for plan in plans}) < len(plans) or len(plans) > _MOST_IN_TRANSACTION:
-            raise invalid("Transaction request cannot include multiple operations on one item", "TransactWriteItems")
+        if (
+            len({(plan.table.name, plan.key) for plan in plans}) < len(plans)
+            or len(plans) > _MOST_IN_TRANSACTION
+        ):
+            raise invalid(
+                "Transaction request cannot include multiple operations on one item",
+                "TransactWriteItems",
+            )
         if not all(plan.holds for plan in plans):
             raise cancelled([plan.reason for plan in plans])
         self._done[token] = (self._now(), items)
@@ -172,7 +203,9 @@ class Database:
             return False
         if done != items:
             raise refusal(
-                "IdempotentParameterMismatchException", "another request had this token", "TransactWriteItems"
+                "IdempotentParameterMismatchException",
+                "another request had this token",
+                "TransactWriteItems",
             )
         return True
 
@@ -193,11 +226,17 @@ class Database:
         key = table.key_of(request["Item" if operation == "PutItem" else "Key"])
         before = table.get(key)
         names, values = _given(request)
-        condition = syntax.condition(request["ConditionExpression"]) if "ConditionExpression" in request else None
+        condition = (
+            syntax.condition(request["ConditionExpression"])
+            if "ConditionExpression" in request
+            else None
+        )
         if condition is None and operation == "UpdateItem":
             raise UnknownSyntax("an update without a condition, which would create a missing item")
         change = syntax.update(request["UpdateExpression"]) if operation == "UpdateItem" else None
-        used = (condition.used if condition else frozenset()) | (change.used if change else frozenset())
+        used = (condition.used if condition else frozenset()) | (
+            change.used if change else frozenset()
+        )
         _check_names(request, used, operation)
         holds = condition is None or condition.test(before or {}, names, values)
         after = None
@@ -221,7 +260,9 @@ class Database:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A write that was checked and not yet carried out; or a check alone, which a transaction may have beside them."""
+    """A write that was checked and not yet carried out; or a check alone, which a transaction may
+    have beside them.
+    """
 
     table: Table
     key: tuple[str, str]
@@ -236,7 +277,11 @@ class _Plan:
         if self.holds:
             return {"Code": "None"}
         item = {} if self.came_back is None else {"Item": dict(self.came_back)}
-        return {"Code": "ConditionalCheckFailed", "Message": "The conditional request failed", **item}
+        return {
+            "Code": "ConditionalCheckFailed",
+            "Message": "The conditional request failed",
+            **item,
+        }
 
 
 def _part(item: Mapping[str, Any]) -> tuple[str, Request]:
@@ -266,11 +311,18 @@ def _check_names(request: Request, used: frozenset[str], operation: str) -> None
     for name in ("ProjectionExpression", "FilterExpression"):
         if name in request:
             text = request[name]
-            used |= {*syntax.projection(text)} if name == "ProjectionExpression" else syntax.condition(text).used
+            used |= (
+                {*syntax.projection(text)}
+                if name == "ProjectionExpression"
+                else syntax.condition(text).used
+            )
     names, values = _given(request)
     given = names.keys() | values.keys()
     if given != used:
-        raise invalid(f"names and values that are unused or missing: {', '.join(sorted(given ^ used))}", operation)
+        raise invalid(
+            f"names and values that are unused or missing: {', '.join(sorted(given ^ used))}",
+            operation,
+        )
 
 
 def _stored(item: Mapping[str, Any]) -> StoredItem:
@@ -297,9 +349,15 @@ def _checked(name: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _updated(
-    before: Mapping[str, Any], change: syntax.Update, names: syntax.Names, values: syntax.Values, table: Table
+    before: Mapping[str, Any],
+    change: syntax.Update,
+    names: syntax.Names,
+    values: syntax.Values,
+    table: Table,
 ) -> StoredItem:
-    touched = [names[alias] for alias, _ in change.sets] + [names[alias] for alias in change.removes]
+    touched = [names[alias] for alias, _ in change.sets] + [
+        names[alias] for alias in change.removes
+    ]
     if len(set(touched)) < len(touched):
         raise invalid("Two document paths overlap with each other", "UpdateItem")
     if {table.partition, table.sort} & set(touched):
@@ -312,11 +370,15 @@ def _updated(
 
 
 def _asked_partition(request: Request, attribute: str) -> Any:
-    """The partition that a key condition asks for: the value that it sets equal to the partition key."""
+    """The partition that a key condition asks for: the value that it sets equal to the partition
+    key.
+    """
     names, values = _given(request)
     first, _, rest = str(request["KeyConditionExpression"]).partition(" = ")
     if names.get(first) != attribute:
-        raise UnknownSyntax(f"a key condition that doesn't begin with the partition key {attribute}")
+        raise UnknownSyntax(
+            f"a key condition that doesn't begin with the partition key {attribute}"
+        )
     return values[rest.split()[0]]["S"]
 
 
@@ -326,7 +388,9 @@ def _place(item: Mapping[str, Any], table: Table, index: Index | None) -> Any:
     return key[1] if index is None else (syntax.plain(item[index.sort]), key)
 
 
-def _page(found: Sequence[tuple[Any, StoredItem]], request: Request, table: Table, index: Index | None) -> Answer:
+def _page(
+    found: Sequence[tuple[Any, StoredItem]], request: Request, table: Table, index: Index | None
+) -> Answer:
     limit = request.get("Limit", len(found) + 1)
     if limit < 1:
         raise invalid("Limit must be greater than or equal to 1", "Query")

@@ -26,13 +26,20 @@ def invalid(message: str, operation: str) -> ClientError:
 def condition_failed(operation: str, item: Mapping[str, Any] | None) -> ClientError:
     """A condition that does not hold; the item comes back where it was asked for and there is one."""
     came_back = {} if item is None else {"Item": dict(item)}
-    return refusal("ConditionalCheckFailedException", "The conditional request failed", operation, **came_back)
+    return refusal(
+        "ConditionalCheckFailedException", "The conditional request failed", operation, **came_back
+    )
 
 
 def cancelled(reasons: Sequence[Mapping[str, Any]]) -> ClientError:
     """A transaction of which nothing was carried out, with the reason of each of its parts."""
     codes = ", ".join(str(reason["Code"]) for reason in reasons)
-    message = f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]"
+    message = (
+        f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]"
+    )
     return refusal(
-        "TransactionCanceledException", message, "TransactWriteItems", CancellationReasons=[*map(dict, reasons)]
+        "TransactionCanceledException",
+        message,
+        "TransactWriteItems",
+        CancellationReasons=[*map(dict, reasons)],
     )

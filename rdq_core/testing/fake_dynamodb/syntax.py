@@ -1,7 +1,8 @@
 """DynamoDB's expressions, as far as rdq uses them: parsed once, then held against items.
 
-The invariant: what isn't understood completely is never guessed at. UnknownSyntax is no answer of DynamoDB's, so
-nothing handles it: whoever uses more of the language has to teach it to this module first.
+The invariant: what isn't understood completely is never guessed at. UnknownSyntax is no answer of
+DynamoDB's, so nothing handles it: whoever uses more of the language has to teach it to this module
+first.
 """
 
 import re
@@ -42,7 +43,9 @@ class Update:
 
 
 def plain(value: Mapping[str, Any] | None) -> tuple[str, Any] | None:
-    """A value as Python compares it: its type, and its content. Of what rdq doesn't store, only equals are equal."""
+    """A value as Python compares it: its type, and its content. Of what rdq doesn't store, only
+    equals are equal.
+    """
     if value is None:
         return None
     ((kind, content),) = value.items()
@@ -94,7 +97,7 @@ class _Parser:
         self._at = 0
         self.used: set[str] = set()
 
-    # -- conditions ---------------------------------------------------------------------------------------------
+    # -- conditions --------------------------------------------------------------------------------
 
     def either(self) -> Test:
         """Parts joined by OR."""
@@ -129,9 +132,13 @@ class _Parser:
             case "attribute_not_exists":
                 return lambda item, names, _: names[alias] not in item
             case "attribute_type":
-                return lambda item, names, values: values[placeholder]["S"] in item.get(names[alias], ())
+                return lambda item, names, values: (
+                    values[placeholder]["S"] in item.get(names[alias], ())
+                )
             case _:
-                return lambda item, names, values: _begins(item.get(names[alias]), values[placeholder])
+                return lambda item, names, values: _begins(
+                    item.get(names[alias]), values[placeholder]
+                )
 
     def _second(self) -> str:
         self._need(",")
@@ -143,14 +150,18 @@ class _Parser:
             low = self._word(":")
             self._need("AND")
             high = self._word(":")
-            return lambda item, names, values: _between(item.get(names[alias]), values[low], values[high])
+            return lambda item, names, values: _between(
+                item.get(names[alias]), values[low], values[high]
+            )
         if self.takes("IN"):
             return self._one_of(alias)
         operator = self._next()
         if operator not in _OPERATORS:
             raise self._unknown(operator)
         compare, placeholder = _OPERATORS[operator], self._word(":")
-        return lambda item, names, values: compare(plain(item.get(names[alias])), plain(values[placeholder]))
+        return lambda item, names, values: compare(
+            plain(item.get(names[alias])), plain(values[placeholder])
+        )
 
     def _one_of(self, alias: str) -> Test:
         self._need("(")
@@ -162,7 +173,7 @@ class _Parser:
             plain(item.get(names[alias])) in [plain(values[choice]) for choice in choices]
         )
 
-    # -- updates ------------------------------------------------------------------------------------------------
+    # -- updates -----------------------------------------------------------------------------------
 
     def assignment(self) -> tuple[str, str]:
         """One assignment of SET."""
@@ -177,7 +188,7 @@ class _Parser:
             found.append(self._word("#"))
         return found
 
-    # -- tokens -------------------------------------------------------------------------------------------------
+    # -- tokens ------------------------------------------------------------------------------------
 
     def takes(self, token: str) -> bool:
         """Whether the next token is this one, which is then read."""
@@ -243,7 +254,9 @@ def _same_kind(one: _Plain, other: _Plain) -> bool:
 
 _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "=": lambda one, other: one == other,
-    "<>": lambda one, other: one != other,  # also of an attribute that isn't there, as DynamoDB has it
+    "<>": lambda one, other: (
+        one != other
+    ),  # also of an attribute that isn't there, as DynamoDB has it
     "<": lambda one, other: _same_kind(one, other) and one < other,
     "<=": lambda one, other: _same_kind(one, other) and one <= other,
     ">": lambda one, other: _same_kind(one, other) and one > other,
@@ -251,7 +264,9 @@ _OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def _between(value: Mapping[str, Any] | None, low: Mapping[str, Any], high: Mapping[str, Any]) -> bool:
+def _between(
+    value: Mapping[str, Any] | None, low: Mapping[str, Any], high: Mapping[str, Any]
+) -> bool:
     found, least, most = plain(value), plain(low), plain(high)
     return _same_kind(found, least) and _same_kind(found, most) and bool(least <= found <= most)  # type: ignore[operator]
 

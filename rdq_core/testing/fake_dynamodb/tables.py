@@ -27,7 +27,8 @@ class Change:
 class Index:
     """A global secondary index. `attributes` are what it projects, None for everything.
 
-    Each item's entries are kept with the moment they came about, so that a reader may see one that is outdated.
+    Each item's entries are kept with the moment they came about, so that a reader may see one that
+    is outdated.
     """
 
     name: str
@@ -38,13 +39,19 @@ class Index:
 
     def note(self, key: Key, item: StoredItem | None, at: float) -> None:
         """An item has changed; it leaves the index when it lacks one of the index's keys."""
-        entry = None if item is None or not (self.partition in item and self.sort in item) else self._projected(item)
+        entry = (
+            None
+            if item is None or not (self.partition in item and self.sort in item)
+            else self._projected(item)
+        )
         versions = self.past.setdefault(key, [(float("-inf"), None)])
         if versions[-1][1] != entry:
             versions.append((at, entry))
             del versions[:-_PAST_KEPT]
 
-    def entries(self, partition: str, as_of: Callable[[], float]) -> Iterator[tuple[Key, StoredItem]]:
+    def entries(
+        self, partition: str, as_of: Callable[[], float]
+    ) -> Iterator[tuple[Key, StoredItem]]:
         """The entries of a partition, each as it was at the moment that `as_of` gives for it."""
         for key, versions in self.past.items():
             entry = _at(versions, as_of())
@@ -72,7 +79,10 @@ class Table:
         self.partition, self.sort = _key_names(definition["KeySchema"])
         self.items: dict[str, dict[str, StoredItem]] = defaultdict(dict)
         base = frozenset({self.partition, self.sort})
-        self.indexes = {each["IndexName"]: _index(each, base) for each in definition.get("GlobalSecondaryIndexes", ())}
+        self.indexes = {
+            each["IndexName"]: _index(each, base)
+            for each in definition.get("GlobalSecondaryIndexes", ())
+        }
 
     def key_of(self, item: Mapping[str, Any]) -> tuple[str, str]:
         """The key of an item, or of a request's `Key`. Raises KeyError when it has none."""

@@ -1,6 +1,7 @@
 """The search for what the stream missed: crashed writers' records, and whatever outlived its task.
 
-Tables and bucket are looked through page by page, so memory doesn't grow with them. What is nobody's:
+Tables and bucket are looked through page by page, so memory doesn't grow with them. What is
+nobody's:
 
     attempt record   its life is gone and it is over 48 hours old, or the row's history has another record of its number
     entry            its life is gone and it is over 48 hours old
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from rdq_core.engine.ports import Kind, Leavings
+from rdq_core.engine.ports import Kind, OrphanReport
 from rdq_core.errors import CorruptItem
 from rdq_core.stores.dynamodb.access import Access, key
 from rdq_core.stores.dynamodb.claim_check import task_of
@@ -53,8 +54,8 @@ class Searching:
 
     _access: Access
 
-    def leavings(self, *, after: Any = None, dry_run: bool) -> Leavings:
-        """See `Remains.leavings`. `next` is plain JSON data."""
+    def collect_orphans(self, *, after: Any = None, dry_run: bool) -> OrphanReport:
+        """See `Orphans.collect_orphans`. `next` is plain JSON data."""
         place, start = after or (_RECORDS, None)
         page = _Page()
         match place:
@@ -66,9 +67,9 @@ class Searching:
                 handle = self._look_at_objects(page, start)
         found = Counter(kind for kind, _ in page.found)
         removed = Counter[Kind]() if dry_run else self._removed(page.found)
-        return Leavings(page.examined, found, removed, handle)
+        return OrphanReport(page.examined, found, removed, handle)
 
-    # -- looking ----------------------------------------------------------------------------------------------------
+    # -- looking -----------------------------------------------------------------------------------
 
     def _look_at_records(self, page: _Page, start: Any) -> Any:
         request = {"TableName": self._access.tables.dlq, "ProjectionExpression": _RECORD_PARTS}
@@ -87,7 +88,9 @@ class Searching:
             "FilterExpression": _LASTING,
             "ProjectionExpression": "#task_id, #kind",
         }
-        items, then = self._scanned(request, {":body": text(BODY_PREFIX), ":result": text(RESULT_PREFIX)}, start)
+        items, then = self._scanned(
+            request, {":body": text(BODY_PREFIX), ":result": text(RESULT_PREFIX)}, start
+        )
         for task_id, own in _by_task(items).items():
             owner = owner_of(self._access, task_id)
             for item in own:
@@ -102,21 +105,33 @@ class Searching:
         listed = objects.lasting(after=start, limit=_PAGE)
         newest = self._access.clock.now() - OLD_ENOUGH
         for s3_key, put_at in listed:
-            is_nobodys = put_at <= newest and not owner_of(self._access, task_of(s3_key)).may_want_object(s3_key)
+            is_nobodys = put_at <= newest and not owner_of(
+                self._access, task_of(s3_key)
+            ).may_want_object(s3_key)
             page.note(Kind.OBJECT, {Attr.S3_KEY: text(s3_key)}, is_nobodys=is_nobodys)
         return [_OBJECTS, listed[-1][0]] if len(listed) == _PAGE else None
 
-    def _scanned(self, request: dict[str, Any], values: dict[str, Value], start: Any) -> tuple[list[Item], Any]:
-        request = {**request, "Limit": _PAGE} | ({} if start is None else {"ExclusiveStartKey": start})
+    def _scanned(
+        self, request: dict[str, Any], values: dict[str, Value], start: Any
+    ) -> tuple[list[Item], Any]:
+        request = {**request, "Limit": _PAGE} | (
+            {} if start is None else {"ExclusiveStartKey": start}
+        )
         answer = self._access.sender.scan(request, values)
         return answer["Items"], answer.get("LastEvaluatedKey")
 
-    # -- removing -------------------------------------------------------------------------------------------------
+    # -- removing ----------------------------------------------------------------------------------
 
     def _removed(self, found: list[tuple[Kind, Item]]) -> Counter[Kind]:
-        attempts = [key(item[Attr.TASK_ID]["S"], item[Attr.KIND]["S"]) for kind, item in found if kind is Kind.ATTEMPT]
+        attempts = [
+            key(item[Attr.TASK_ID]["S"], item[Attr.KIND]["S"])
+            for kind, item in found
+            if kind is Kind.ATTEMPT
+        ]
         self._access.sender.delete_all(self._access.tables.dlq, attempts)
-        return Counter(kind for kind, item in found if kind is Kind.ATTEMPT or self._has_removed(kind, item))
+        return Counter(
+            kind for kind, item in found if kind is Kind.ATTEMPT or self._has_removed(kind, item)
+        )
 
     def _has_removed(self, kind: Kind, item: Item) -> bool:
         if kind is Kind.OBJECT:
@@ -137,16 +152,22 @@ class Searching:
         entry = key(item[Attr.TASK_ID]["S"], ENTRY)
         seen = {":seen_life": item[Attr.LIFE]}
         try:
-            self._access.sender.delete(self._access.tables.dlq, entry, all_of(IS_OF_SEEN_LIFE), seen)
+            self._access.sender.delete(
+                self._access.tables.dlq, entry, all_of(IS_OF_SEEN_LIFE), seen
+            )
         except ConditionFailed:
             return False
         return True
 
 
 class _Judge:
-    """Decides on the records of one task, by one consistent read of its row and at most one of its history."""
+    """Decides on the records of one task, by one consistent read of its row and at most one of its
+    history.
+    """
 
-    def __init__(self, access: Access, task_id: str, items: Iterable[Item], newest: datetime) -> None:
+    def __init__(
+        self, access: Access, task_id: str, items: Iterable[Item], newest: datetime
+    ) -> None:
         self._access = access
         self._newest = newest
         self._links = {item[Attr.KIND]["S"]: previous_of(item) for item in items}
@@ -164,12 +185,19 @@ class _Judge:
 
     def _is_old(self, item: Item) -> bool:
         try:
-            return Reader(item, "a record").moment(Attr.PUT_AT if Attr.PUT_AT in item else Attr.DEAD_AT) <= self._newest
+            return (
+                Reader(item, "a record").moment(
+                    Attr.PUT_AT if Attr.PUT_AT in item else Attr.DEAD_AT
+                )
+                <= self._newest
+            )
         except CorruptItem:
             return False
 
     def _is_beside_history(self, kind: str) -> bool:
-        """Whether the history has another record of this number. A record of a number to come may be published yet."""
+        """Whether the history has another record of this number. A record of a number to come may
+        be published yet.
+        """
         row = self._owner.row
         if row is None or number_of(kind) > row.history_length:
             return False

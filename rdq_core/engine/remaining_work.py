@@ -1,4 +1,6 @@
-"""What a sweep leaves behind when its host's time is over: whether another one has to go on at once."""
+"""What a sweep leaves behind when its host's time is over: whether another one has to go on at
+once.
+"""
 
 import threading
 from collections.abc import Sequence
@@ -8,7 +10,7 @@ from typing import Final
 
 from rdq_core.config.settings import Host, QueueSettings
 from rdq_core.engine.backlog import is_any_due
-from rdq_core.engine.in_force import InForce
+from rdq_core.engine.effective_settings import EffectiveSettings
 from rdq_core.engine.ports import Clock, ErrorSink, Sleeper, TaskStore
 from rdq_core.errors import StoreFailed
 
@@ -21,15 +23,16 @@ def is_served(settings: QueueSettings, host: Host) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastLook:
-    """Looks for work in the `queues` of a sweep that claims nothing more, in these shards, None: in all.
+class RemainingWork:
+    """Looks for work in the `queues` of a sweep that claims nothing more, in these shards, None: in
+    all.
 
-    The invariant: a row of which the kick heard while the sweep was awake is seen here at the latest, so it looks for
-    as long as an index entry may follow its stream record.
+    The invariant: a row of which the kick heard while the sweep was awake is seen here at the
+    latest, so it looks for as long as an index entry may follow its stream record.
     """
 
     store: TaskStore
-    in_force: InForce
+    effective_settings: EffectiveSettings
     queues: Sequence[str]
     host: Host
     shards: Sequence[int] | None
@@ -37,7 +40,9 @@ class LastLook:
     sleeper: Sleeper
     on_error: ErrorSink
 
-    def left(self, *, due_by: datetime, until: datetime, ends_at: datetime | None) -> tuple[str, ...]:
+    def left(
+        self, *, due_by: datetime, until: datetime, ends_at: datetime | None
+    ) -> tuple[str, ...]:
         """The queues with work due by then, as looks up to `until` see it, or up to the host's end."""
         while True:
             found = tuple(queue for queue in self.queues if self._has_work(queue, due_by))
@@ -47,7 +52,7 @@ class LastLook:
             self.sleeper.wait(threading.Event(), _BETWEEN_LOOKS / timedelta(seconds=1))
 
     def _has_work(self, queue: str, due_by: datetime) -> bool:
-        settings = self.in_force.of(queue)
+        settings = self.effective_settings.of(queue)
         if settings is None or not is_served(settings, self.host):
             return False
         try:

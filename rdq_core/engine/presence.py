@@ -3,26 +3,30 @@
     at work ── says so each second, for two more ──┐
     nothing to do for a second ── takes it back ◄──┘ ── looks for two more seconds ── returns
 
-The invariant: between the moment at which it takes its word back and its return a sweep looks at every shard, so a row
-that nobody started a sweep for, because this one was awake, is seen.
+The invariant: between the moment at which it takes its word back and its return a sweep looks at
+every shard, so a row that nobody started a sweep for, because this one was awake, is seen.
 """
 
 import threading
 from datetime import datetime, timedelta
 from typing import Final
 
-from rdq_core.engine.ports import Clock, ErrorSink, Wakefulness
+from rdq_core.engine.ports import Clock, ErrorSink, Reservations
 from rdq_core.errors import StoreFailed
 
 AWAKE_FOR: Final = timedelta(seconds=2)
 _SAID_EVERY: Final = timedelta(seconds=1)
 
 
-class Vigil:
-    """What one sweep says of itself. Nothing is written while it is idle, and nothing at all without `wakefulness`."""
+class Presence:
+    """What one sweep says of itself. Nothing is written while it is idle, and nothing at all
+    without `reservations`.
+    """
 
-    def __init__(self, wakefulness: Wakefulness | None, *, clock: Clock, on_error: ErrorSink) -> None:
-        self._wakefulness = wakefulness
+    def __init__(
+        self, reservations: Reservations | None, *, clock: Clock, on_error: ErrorSink
+    ) -> None:
+        self._reservations = reservations
         self._clock = clock
         self._on_error = on_error
         self._lock = threading.Lock()
@@ -56,19 +60,21 @@ class Vigil:
 
     def _stay_awake(self, queue: str, now: datetime) -> None:
         said_at = self._said_at.get(queue)
-        if self._wakefulness is None or (said_at is not None and now - said_at < _SAID_EVERY):
+        if self._reservations is None or (said_at is not None and now - said_at < _SAID_EVERY):
             return
         self._said_at[queue] = now
         try:
-            self._wakefulness.stay_awake(queue, until=now + AWAKE_FOR)
+            self._reservations.extend(queue, until=now + AWAKE_FOR)
         except StoreFailed as failed:  # somebody may start another sweep, which does no harm
             self._on_error(failed, where=f"staying awake for queue {queue}")
 
     def _fall_asleep(self, queue: str) -> None:
-        if self._wakefulness is None:
+        if self._reservations is None:
             return
         del self._said_at[queue]
         try:
-            self._wakefulness.fall_asleep(queue)
-        except StoreFailed as failed:  # then the word ends by itself within the two seconds of the last look
+            self._reservations.release(queue)
+        except (
+            StoreFailed
+        ) as failed:  # then the word ends by itself within the two seconds of the last look
             self._on_error(failed, where=f"falling asleep for queue {queue}")

@@ -1,8 +1,9 @@
 """Was it us? What the row that came back with a refusal says about our own write.
 
-botocore repeats a request whose answer was lost, so our own success comes back as a failed condition. Marks in the row
-tell it from another's. Whoever really lost deletes what it had put, but only when the row proves that nobody will ever
-see it; in any doubt it stays, and the clean-up finds it later.
+botocore repeats a request whose answer was lost, so our own success comes back as a failed
+condition. Marks in the row tell it from another's. Whoever really lost deletes what it had put, but
+only when the row proves that nobody will ever see it; in any doubt it stays, and the clean-up finds
+it later.
 """
 
 import contextlib
@@ -20,7 +21,9 @@ from rdq_core.stores.dynamodb.records import number_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """A settling write as it was tried: by which claim, as what, and which records it had put before."""
+    """A settling write as it was tried: by which claim, as what, and which records it had put
+    before.
+    """
 
     task_id: str
     life: str
@@ -51,7 +54,9 @@ class Settled:
 
 
 def was_it_us(access: Access, settled: Settled, came_back: Mapping[str, Any] | None) -> bool:
-    """Whether the refused write had been carried out before. If not, what it had put is deleted where that is safe."""
+    """Whether the refused write had been carried out before. If not, what it had put is deleted
+    where that is safe.
+    """
     row = maybe_row(came_back)
     if row is None:
         return False
@@ -63,12 +68,15 @@ def was_it_us(access: Access, settled: Settled, came_back: Mapping[str, Any] | N
         discard(access, settled.task_id, record_key=settled.record_key)
     if settled.result_ref is not None and row.result_ref != settled.result_ref:
         discard(access, settled.task_id, result_ref=settled.result_ref)
-    # Marked as ours but as something else: an earlier, different settling of this claim is what happened.
+    # Marked as ours but as something else: an earlier, different settling of this claim is what
+    # happened.
     return bool(published) and not ours
 
 
 def _is_published(access: Access, settled: Settled, row: StateRow) -> bool | None:
-    """Whether our attempt's record is history. A longer history may hold it: then others wrote after our success."""
+    """Whether our attempt's record is history. A longer history may hold it: then others wrote
+    after our success.
+    """
     if settled.record_key is None:
         return None
     if row.life != settled.life or row.history_length < number_of(settled.record_key):

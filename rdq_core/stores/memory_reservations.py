@@ -1,28 +1,30 @@
-"""Which queues have a sweep that is awake, in this process's memory: the reference, gone with the process."""
+"""Which queues have a sweep that is awake, in this process's memory: the reference, gone with the
+process.
+"""
 
 import threading
 from datetime import datetime
 
 
-class MemoryWakefulness:
-    """A `Wakefulness`, safe between threads."""
+class MemoryReservations:
+    """A `Reservations`, safe between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._until: dict[str, datetime] = {}
 
-    def stay_awake(self, queue: str, *, until: datetime) -> None:
-        """See `Wakefulness.stay_awake`."""
+    def extend(self, queue: str, *, until: datetime) -> None:
+        """See `Reservations.extend`."""
         with self._lock:
             self._until[queue] = max(until, self._until.get(queue, until))
 
-    def fall_asleep(self, queue: str) -> None:
-        """See `Wakefulness.fall_asleep`."""
+    def release(self, queue: str) -> None:
+        """See `Reservations.release`."""
         with self._lock:
             self._until.pop(queue, None)
 
-    def book(self, queue: str, *, now: datetime, until: datetime) -> bool:
-        """See `Wakefulness.book`."""
+    def acquire(self, queue: str, *, now: datetime, until: datetime) -> bool:
+        """See `Reservations.acquire`."""
         with self._lock:
             if queue in self._until and self._until[queue] > now:
                 return False

@@ -9,13 +9,17 @@ from rdq_core.errors import StoreFailed, Unavailable
 from rdq_core.ops.advancing import Advancer
 
 _LOOKS_EVERY: Final = timedelta(seconds=15)
-"""How often a host looks that has found no job open, and how long it leaves one alone that it can't take on."""
+"""How often a host looks that has found no job open, and how long it leaves one alone that it can't
+take on.
+"""
 
 
-class JobChores:
+class BackgroundJobs:
     """What a host does for jobs."""
 
-    def __init__(self, jobs: JobStore, advancer: Advancer, *, clock: Clock, on_error: ErrorSink) -> None:
+    def __init__(
+        self, jobs: JobStore, advancer: Advancer, *, clock: Clock, on_error: ErrorSink
+    ) -> None:
         self._jobs = jobs
         self._advancer = advancer
         self._clock = clock
@@ -23,7 +27,9 @@ class JobChores:
         self._looks_at: float | None = None
 
     def step(self, *, until: datetime) -> datetime | None:
-        """See `Chores.step`. While nothing is open it looks again after a quarter of a minute only."""
+        """See `BackgroundWork.step`. While nothing is open it looks again after a quarter of a
+        minute only.
+        """
         if self._looks_at is not None and self._clock.monotonic() < self._looks_at:
             return None
         try:
@@ -41,7 +47,8 @@ class JobChores:
             while not job.state.is_over and job.is_ready(now := self._clock.now()) and now < until:
                 job = self._advancer.advance(job)
             job = self._advancer.advance(job) if job.state.is_over else job
-        except Exception as error:  # noqa: BLE001 - one that can't be understood or carried out stops no other
+        # one that can't be understood or carried out stops no other
+        except Exception as error:  # noqa: BLE001
             self._on_error(error, where=f"job {job.id}")
             return self._clock.now() + _LOOKS_EVERY
         return _due_at(job) if job.state is JobState.OPEN or job.page else None

@@ -1,7 +1,9 @@
-"""Where a task runs: on a handler of this host, else on the function that its queue names, else nowhere.
+"""Where a task runs: on a handler of this host, else on the function that its queue names, else
+nowhere.
 
-A function that can't be reached has not run, so that is no attempt and spends no budget. The one exception is a
-function that takes hand-overs and never adopts them: from the fifth in a row on it may be the task that kills it.
+A function that can't be reached has not run, so that is no attempt and spends no budget. The one
+exception is a function that takes hand-overs and never adopts them: from the fifth in a row on it
+may be the task that kills it.
 """
 
 from collections.abc import Mapping
@@ -16,7 +18,9 @@ from rdq_core.domain.backoff import BackoffPolicy
 from rdq_core.domain.lease import Claim
 from rdq_core.engine.ports import Handler, HandlerSource, Invoker
 
-DISPATCH_BACKOFF: Final = BackoffPolicy(initial=timedelta(seconds=1), maximum=timedelta(minutes=5), jitter=0.2)
+DISPATCH_BACKOFF: Final = BackoffPolicy(
+    initial=timedelta(seconds=1), maximum=timedelta(minutes=5), jitter=0.2
+)
 """How long a task waits whose function could not be reached."""
 _FREE_HAND_OVERS: Final = 4
 
@@ -24,8 +28,8 @@ _FREE_HAND_OVERS: Final = 4
 class Undelivered(Exception):
     """A handler function has not got the task: nothing was run.
 
-    `code` is UNAVAILABLE where that may pass, NOT_REGISTERED where there is no such function, INPUT_INVALID where the
-    payload can't be delivered to any.
+    `code` is UNAVAILABLE where that may pass, NOT_REGISTERED where there is no such function,
+    INPUT_INVALID where the payload can't be delivered to any.
     """
 
     def __init__(self, code: Code, message: str) -> None:
@@ -46,7 +50,9 @@ class Router:
         return self.handlers.classes
 
     def handler(self, ref: str, settings: QueueSettings) -> Handler | None:
-        """What runs a ref: the host's own registry first, then the queue's `handlers`. None: it is unroutable."""
+        """What runs a ref: the host's own registry first, then the queue's `handlers`. None: it is
+        unroutable.
+        """
         own = self.handlers.find(ref)
         if own is not None or self.invoker is None or ref not in settings.handlers:
             return own
@@ -76,6 +82,8 @@ class Router:
 
 
 def is_free(lapsed: Claim) -> bool:
-    """Whether a lapsed claim costs no attempt: it was handed over, never adopted, and that not too often in a row."""
+    """Whether a lapsed claim costs no attempt: it was handed over, never adopted, and that not too
+    often in a row.
+    """
     unadopted = 0 if lapsed.unreached is None else lapsed.unreached.unadopted
     return lapsed.handed_over and unadopted < _FREE_HAND_OVERS

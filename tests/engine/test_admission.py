@@ -10,8 +10,8 @@ import pytest
 from rdq_core import Status
 from rdq_core.config.settings import Host, RateLimit
 from rdq_core.domain.rate import take
-from rdq_core.engine.feed import Feed
-from rdq_core.engine.lane import Lane, NoLimit
+from rdq_core.engine.admission import Admission, NoLimit
+from rdq_core.engine.due_reader import DueReader
 from rdq_core.engine.ports import Candidate, Page
 from rdq_core.engine.reconcile import Reconciler
 from rdq_core.engine.stopping import Stop
@@ -64,7 +64,9 @@ def test_several_sweepers_share_one_limit() -> None:
     world, _ = a_limited_world()
     for _ in range(100):
         world.submit()
-    sweepers = [world.parts.sweeper(world.registry, serves=[QUEUE], worker=f"host:{n}") for n in range(4)]
+    sweepers = [
+        world.parts.sweeper(world.registry, serves=[QUEUE], worker=f"host:{n}") for n in range(4)
+    ]
     done = 0
     for _ in range(5):
         done += sum(sweeper.sweep(NOW_ONLY).total.completed for sweeper in sweepers)
@@ -207,7 +209,8 @@ def test_a_key_that_another_host_holds_is_deferred_and_costs_no_attempt() -> Non
     other.handler(holds)
     sweeper = world.parts.sweeper(other.registry, serves=[QUEUE], worker="other:1")
     thread = threading.Thread(
-        target=sweeper.sweep, args=(SweepLimits(horizon=timedelta(0), linger=timedelta(0), max_tasks=1),)
+        target=sweeper.sweep,
+        args=(SweepLimits(horizon=timedelta(0), linger=timedelta(0), max_tasks=1),),
     )
     thread.start()
     assert held.wait(10)
@@ -258,7 +261,9 @@ def test_only_the_kind_of_host_that_may_serve_a_queue_touches_its_tasks(
 
 
 def sweeps_with(world: World, reconciler: Reconciler) -> int:
-    world.registry.reconciler(reconciler.name, timeout=reconciler.timeout)(lambda _rdq: reconciler.call())
+    world.registry.reconciler(reconciler.name, timeout=reconciler.timeout)(
+        lambda _rdq: reconciler.call()
+    )
     return world.sweep().completed
 
 
@@ -337,18 +342,20 @@ def test_no_reconciler_is_started_when_the_time_in_which_may_be_claimed_is_over(
     assert (started, world.told.errors) == ([], [])
 
 
-class Reading(Feed):
+class Reading(DueReader):
     """Reads these candidates one by one. While it reads the last one, the run of the first ends."""
 
-    lane: Lane
+    admission: Admission
 
     def __init__(self, world: World, candidates: Sequence[Candidate]) -> None:
-        super().__init__(QUEUE, world.store, clock=world.clock, jitter=NoJitter(), on_error=world.told.on_error)
+        super().__init__(
+            QUEUE, world.store, clock=world.clock, jitter=NoJitter(), on_error=world.told.on_error
+        )
         self._first, *_ = self._left = deque(candidates)
 
     def next(self, *_arguments: object, **_options: object) -> Candidate | None:
         if len(self._left) == 1:
-            self.lane.ended(self._first)
+            self.admission.ended(self._first)
         return self._left.popleft() if self._left else None
 
 
@@ -362,11 +369,15 @@ def test_a_run_that_ends_while_a_page_is_read_is_followed_by_the_first_in_line()
         "fencing_token": 0,
         "handler_ref": "charge",
     }
-    feed = Reading(world, [Candidate(task_id=name, concurrency_key="ann", **told) for name in "123"])
-    feed.lane = lane = Lane(QUEUE, feed, NoLimit(), clock=world.clock, on_deferred=lambda: None)
+    due_reader = Reading(
+        world, [Candidate(task_id=name, concurrency_key="ann", **told) for name in "123"]
+    )
+    due_reader.admission = admission = Admission(
+        QUEUE, due_reader, NoLimit(), clock=world.clock, on_deferred=lambda: None
+    )
 
     def hands_out() -> str | None:
-        found = lane.next(settings, until=now, poll=timedelta(seconds=1), slots=1)
+        found = admission.next(settings, until=now, poll=timedelta(seconds=1), slots=1)
         return found.task_id if found else None
 
     assert [hands_out() for _ in range(4)] == ["1", None, None, "2"]

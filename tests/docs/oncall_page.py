@@ -1,9 +1,10 @@
-"""The night of docs/oncall.md, played: its commands typed one after the other, on a clock that nobody waits for.
+"""The night of docs/oncall.md, played: its commands typed one after the other, on a clock that
+nobody waits for.
 
-python -m tests.docs.night        writes what the commands print into docs/oncall.md
+python -m tests.docs.oncall_page        writes what the commands print into docs/oncall.md
 
-A console block holds commands, each after `$ `, with what they print. A comment `<!-- night: WORD -->` in between is
-what happens meanwhile, a method of `Night`.
+A console block holds commands, each after `$ `, with what they print. A comment `<!-- night: WORD
+-->` in between is what happens meanwhile, a method of `Night`.
 """
 
 import contextlib
@@ -36,7 +37,8 @@ from rdq_core.testing.moto import atomic_moto
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "oncall.md"
 _BLOCK = re.compile(
-    r"(?P<open>^```console\n)(?P<inside>.*?)(?P<close>^```$)|<!-- night: (?P<word>\w+) -->", re.MULTILINE | re.DOTALL
+    r"(?P<open>^```console\n)(?P<inside>.*?)(?P<close>^```$)|<!-- night: (?P<word>\w+) -->",
+    re.MULTILINE | re.DOTALL,
 )
 _QUEUES: Final = """
 config_version: 1
@@ -87,16 +89,28 @@ class Night:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.clock = FrozenClock(datetime(2026, 7, 20, 2, 14, tzinfo=UTC))
         client = boto3.client("dynamodb", region_name="eu-central-1")
-        names, numbers = Tables("night-tasks", "night-dlq", "night-control", "night-audit"), count(1)
+        names, numbers = (
+            Tables("night-tasks", "night-dlq", "night-control", "night-audit"),
+            count(1),
+        )
         create_tables(client, names)
-        for name, value in {**names.as_env(), "COLUMNS": "80", "NO_COLOR": "1", "TZ": "UTC"}.items():
+        for name, value in {
+            **names.as_env(),
+            "COLUMNS": "80",
+            "NO_COLOR": "1",
+            "TZ": "UTC",
+        }.items():
             patch.setenv(name, value)
         patch.setattr(wiring, "dynamodb_client", lambda: client)
         patch.setattr(wiring, "_storage_clock", lambda *_: self.clock)
         patch.setattr(wiring, "SystemIds", lambda: CountedIds(self.clock, numbers))
         patch.setattr(principal, "_sts", KnowsAnn)
         patch.setattr(Asking, "wait", lambda _, seconds: self.pass_(seconds))
-        self._application: dict[str, Any] = {"__name__": "payments.charges", "Abort": Abort, "is_mended": False}
+        self._application: dict[str, Any] = {
+            "__name__": "payments.charges",
+            "Abort": Abort,
+            "is_mended": False,
+        }
         exec(compile(_CHARGES, "payments/charges.py", "exec"), self._application)
         patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(_QUEUES.encode())))
         self.typed("rdq queue apply -")
@@ -117,19 +131,22 @@ class Night:
         registry = Registry(queues=["billing", "receipts"])
         registry.register("charge", self._application["charge"])
         registry.register("mail", lambda _receipt: None)
-        # It sees no jobs: that it takes one on before or after its own runs would be for the threads to decide.
+        # It sees no jobs: that it takes one on before or after its own runs would be for the
+        # threads to decide.
         parts = replace(connect(events=Quiet()), jobs=MemoryJobs())
         sweeper = parts.sweeper(registry, serves=registry.queues, worker="worker-7:41")
         sweeper.sweep(_NOW_ONLY)
 
-    # -- what happens -----------------------------------------------------------------------------------------------
+    # -- what happens ------------------------------------------------------------------------------
 
     def outage(self) -> None:
         """The bank has switched its old API off: orders die, and two of them are wrong anyway."""
         for number in range(14):
             amount = 0 if number in (5, 9) else 5
             order = f'{{"id": {2200 + number}, "amount": {amount}}}'
-            self.typed(f"rdq submit -q billing -H charge --payload '{order}' --key order-{2200 + number}")
+            self.typed(
+                f"rdq submit -q billing -H charge --payload '{order}' --key order-{2200 + number}"
+            )
         for _ in range(3):
             self.pass_(90)
         self.clock.advance("11m")
@@ -153,7 +170,9 @@ def replayed(text: str) -> str:
                 getattr(night, found["word"])()
                 return found[0]
             commands = [line for line in found["inside"].splitlines() if line.startswith("$ ")]
-            shown = [f"{command}\n{night.typed(command.removeprefix('$ '))}" for command in commands]
+            shown = [
+                f"{command}\n{night.typed(command.removeprefix('$ '))}" for command in commands
+            ]
             return found["open"] + "\n".join(shown) + found["close"]
 
         return _BLOCK.sub(happen, text)

@@ -1,4 +1,6 @@
-"""An application's registry whose handlers hold private things: one returns some, one dies with some at hand."""
+"""An application's registry whose handlers hold private things: one returns some, one dies with
+some at hand.
+"""
 
 from typing import Final
 

@@ -1,12 +1,16 @@
-"""The configuration as a host acts on it. What is wrong with a queue's is told, and stops that queue only."""
+"""The configuration as a host acts on it. What is wrong with a queue's is told, and stops that
+queue only.
+"""
 
 from rdq_core.config.settings import QueueSettings
 from rdq_core.engine.ports import Candidate, ErrorSink, HandlerSource, QueueSource
 from rdq_core.errors import ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed
 
 
-class InForce:
-    """What holds for the queues of one host. One object a process: it tells of a suspended override once."""
+class EffectiveSettings:
+    """What holds for the queues of one host. One object a process: it tells of a suspended override
+    once.
+    """
 
     def __init__(self, queues: QueueSource, handlers: HandlerSource, on_error: ErrorSink) -> None:
         self._queues = queues
@@ -26,9 +30,11 @@ class InForce:
         return settings
 
     def as_defined(self, candidate: Candidate, settings: QueueSettings) -> QueueSettings:
-        """The settings with the options that the candidate's handler was defined with, where this host knows it.
+        """The settings with the options that the candidate's handler was defined with, where this
+        host knows it.
 
-        Options that contradict what is declared are left out, as the queue's owner would expect, and reported.
+        Options that contradict what is declared are left out, as the queue's owner would expect,
+        and reported.
         """
         handler = self._handlers.find(candidate.handler_ref)
         if handler is None or not handler.definition:
@@ -45,5 +51,7 @@ class InForce:
             return
         self._told.add(at)
         problem = "what people set contradicts what was declared since, and is left out"
-        suspended = ConfigInvalid(f"queues.{settings.queue}", problem, hint=f"rdq queue get {settings.queue}")
+        suspended = ConfigInvalid(
+            f"queues.{settings.queue}", problem, hint=f"rdq queue get {settings.queue}"
+        )
         self._on_error(suspended, where=f"configuration of queue {settings.queue}")

@@ -1,7 +1,8 @@
 """The due work of one queue, read from the index page by page and handed out once.
 
-The index proposes and the table disposes: an entry may be outdated, and a claim that fails for it costs nothing but
-itself. What was handed out is not handed out again while the index may still be showing it.
+The index proposes and the table disposes: an entry may be outdated, and a claim that fails for it
+costs nothing but itself. What was handed out is not handed out again while the index may still be
+showing it.
 """
 
 from collections import defaultdict, deque
@@ -21,19 +22,23 @@ _REMEMBERED: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where to read on in a shard, in a pass over what was due at `since`; `after` None is the front."""
+    """Where to read on in a shard, in a pass over what was due at `since`; `after` None is the
+    front.
+    """
 
     shard: int
     since: datetime
     after: Any = None
 
 
-class Feed:
-    """Candidates of one queue, oldest due first within a shard, all shards in turn from a random start.
+class DueReader:
+    """Candidates of one queue, oldest due first within a shard, all shards in turn from a random
+    start.
 
-    The front of every shard is read again each `poll`, also while a pass over a long backlog goes on: what is due
-    first there may have been passed over, or have become due since. And a pass ends where it began in time, so that a
-    stream of new work can't keep it from beginning anew. `share` are the shards to read, None all of them.
+    The front of every shard is read again each `poll`, also while a pass over a long backlog goes
+    on: what is due first there may have been passed over, or have become due since. And a pass ends
+    where it began in time, so that a stream of new work can't keep it from beginning anew. `share`
+    are the shards to read, None all of them.
     """
 
     def __init__(
@@ -61,7 +66,9 @@ class Feed:
 
     @property
     def upcoming(self) -> datetime | None:
-        """The earliest due time that the last look at all shards saw ahead of it; None when it saw none."""
+        """The earliest due time that the last look at all shards saw ahead of it; None when it saw
+        none.
+        """
         return self._earliest
 
     @property
@@ -70,13 +77,18 @@ class Feed:
         return self._buffer
 
     def wakes_at(self, now: datetime) -> datetime:
-        """When `next` is worth calling again after it has answered None. Now, where it only let others have a turn."""
+        """When `next` is worth calling again after it has answered None. Now, where it only let
+        others have a turn.
+        """
         if self._buffer or self._places:
             return now
         return max(now, self._looks_again_at or now)
 
-    def next(self, settings: QueueSettings, *, until: datetime, poll: timedelta) -> Candidate | None:
-        """A due candidate, or None when there is none before `wakes_at`. Entries due later, up to `until`, are noted.
+    def next(
+        self, settings: QueueSettings, *, until: datetime, poll: timedelta
+    ) -> Candidate | None:
+        """A due candidate, or None when there is none before `wakes_at`. Entries due later, up to
+        `until`, are noted.
 
         Where a whole page was handed out before, None lets other queues have their turn.
         """
@@ -103,11 +115,17 @@ class Feed:
         self._earliest, self._has_more = None, False
         self._looks_again_at = now + poll
 
-    def _read(self, place: _Place, settings: QueueSettings, until: datetime, poll: timedelta) -> None:
+    def _read(
+        self, place: _Place, settings: QueueSettings, until: datetime, poll: timedelta
+    ) -> None:
         now = self._clock.now()
         try:
             page = self._store.candidates(
-                self._queue, place.shard, until=until, limit=settings.dispatch.batch_size, after=place.after
+                self._queue,
+                place.shard,
+                until=until,
+                limit=settings.dispatch.batch_size,
+                after=place.after,
             )
         except StoreFailed as failed:  # one shard that can't be read does not stop the others
             self._on_error(failed, where=f"reading shard {place.shard} of queue {self._queue}")
@@ -119,10 +137,14 @@ class Feed:
             elif page.next is not None:
                 self._go_on(place, page)
         if not self._places:
-            self._looks_again_at = now if self._has_more else min(now + poll, self._earliest or now + poll)
+            self._looks_again_at = (
+                now if self._has_more else min(now + poll, self._earliest or now + poll)
+            )
 
     def _go_on(self, place: _Place, page: Page[Candidate]) -> None:
-        """Behind a page that was all due: in this pass, in the one that is there already, or in the next one."""
+        """Behind a page that was all due: in this pass, in the one that is there already, or in the
+        next one.
+        """
         if any(other.shard == place.shard for other in self._places):
             return
         if page.items and page.items[-1].due_at > place.since:
@@ -140,7 +162,10 @@ class Feed:
         for each in due:
             lines[each.concurrency_key].append(each)
         mine = due[start:] + due[:start]
-        return [each if each.concurrency_key is None else lines[each.concurrency_key].popleft() for each in mine]
+        return [
+            each if each.concurrency_key is None else lines[each.concurrency_key].popleft()
+            for each in mine
+        ]
 
     def _note(self, due_at: datetime) -> None:
         self._earliest = due_at if self._earliest is None else min(self._earliest, due_at)

@@ -1,4 +1,6 @@
-"""One queue within one sweep: what is due, less what must wait for a rate limit or for another task of its key."""
+"""One queue within one sweep: what is due, less what must wait for a rate limit or for another task
+of its key.
+"""
 
 import threading
 from collections import deque
@@ -8,26 +10,35 @@ from typing import Final
 
 from rdq_core.config.settings import QueueSettings, RateLimit
 from rdq_core.domain.task import Status
-from rdq_core.engine.feed import Feed
+from rdq_core.engine.due_reader import DueReader
 from rdq_core.engine.ports import Candidate, Clock, RateLimiter
 
 _FOLLOWERS_KEPT: Final = 32
 _TOKENS_LAST: Final = timedelta(milliseconds=500)
-"""A token that serves nobody for so long is forfeited: kept ones would add up to more than one burst."""
+"""A token that serves nobody for so long is forfeited: kept ones would add up to more than one
+burst.
+"""
 _SHORTEST_WAIT: Final = timedelta(milliseconds=20)
 
 
-class Lane:
-    """Hands out candidates that may start now. A task whose concurrency key is in use waits its turn without a request.
+class Admission:
+    """Hands out candidates that may start now. A task whose concurrency key is in use waits its
+    turn without a request.
 
     `on_deferred` is called for each entry that is passed over.
     """
 
     def __init__(
-        self, queue: str, feed: Feed, limiter: RateLimiter, *, clock: Clock, on_deferred: Callable[[], None]
+        self,
+        queue: str,
+        due_reader: DueReader,
+        limiter: RateLimiter,
+        *,
+        clock: Clock,
+        on_deferred: Callable[[], None],
     ) -> None:
         self._queue = queue
-        self._feed = feed
+        self._due_reader = due_reader
         self._limiter = limiter
         self._clock = clock
         self._on_deferred = on_deferred
@@ -41,37 +52,49 @@ class Lane:
         self._no_token_until: datetime | None = None
 
     def upcoming(self, now: datetime) -> datetime | None:
-        """When work that is known to wait may start, at the earliest: it becomes due, or is looked at once more after
-        it had no token or a busy key. None when the last look saw none.
+        """When work that is known to wait may start, at the earliest: it becomes due, or is looked
+        at once more after it had no token or a busy key. None when the last look saw none.
         """
         with self._lock:
-            is_held_back = bool(self._next_in_line) or any(until > now for until in self._busy_until.values())
-        moments = (self._feed.upcoming, self.wakes_at(now) if is_held_back else None)
+            is_held_back = bool(self._next_in_line) or any(
+                until > now for until in self._busy_until.values()
+            )
+        moments = (self._due_reader.upcoming, self.wakes_at(now) if is_held_back else None)
         return min((moment for moment in moments if moment is not None), default=None)
 
     def wakes_at(self, now: datetime) -> datetime:
         """When `next` is worth calling again after it has answered None."""
-        return max(self._no_token_until or now, self._feed.wakes_at(now))
+        return max(self._no_token_until or now, self._due_reader.wakes_at(now))
 
-    def next(self, settings: QueueSettings, *, until: datetime, poll: timedelta, slots: int) -> Candidate | None:
-        """A candidate to start now, or None when there is none before `wakes_at`. `slots` are free, this one
-        included. Behind a page of nothing but followers, None lets other queues have their turn.
+    def next(
+        self, settings: QueueSettings, *, until: datetime, poll: timedelta, slots: int
+    ) -> Candidate | None:
+        """A candidate to start now, or None when there is none before `wakes_at`. `slots` are free,
+        this one included. Behind a page of nothing but followers, None lets other queues have their
+        turn.
         """
         now = self._clock.now()
         if self._no_token_until is not None and now < self._no_token_until:
             return None
         while (
-            candidate := (in_line := self._following()) or self._feed.next(settings, until=until, poll=poll)
+            candidate := (in_line := self._following())
+            or self._due_reader.next(settings, until=until, poll=poll)
         ) is not None:
             if in_line is not None or self._takes_key(candidate, now):
-                return candidate if self._may_start(candidate, settings, now, slots=slots, poll=poll) else None
+                return (
+                    candidate
+                    if self._may_start(candidate, settings, now, slots=slots, poll=poll)
+                    else None
+                )
             self._on_deferred()
-            if not self._feed.waiting:
+            if not self._due_reader.waiting:
                 return None
         return None
 
     def started_nothing(self, candidate: Candidate, *, busy_until: datetime | None = None) -> None:
-        """The candidate was not claimed: its token serves the next one. `busy_until`: another host works on its key."""
+        """The candidate was not claimed: its token serves the next one. `busy_until`: another host
+        works on its key.
+        """
         key = candidate.concurrency_key
         with self._lock:
             self._tokens += 1
@@ -100,7 +123,7 @@ class Lane:
         with self._lock:
             return self._next_in_line.popleft() if self._next_in_line else None
 
-    # -- keys ---------------------------------------------------------------------------------------------------
+    # -- keys --------------------------------------------------------------------------------------
 
     def _takes_key(self, candidate: Candidate, now: datetime) -> bool:
         key = candidate.concurrency_key
@@ -119,7 +142,9 @@ class Lane:
             return True
 
     def _follows(self, key: str, candidate: Candidate) -> None:
-        """It waits in line, once however often it is seen. Behind a long line it is left to a later look."""
+        """It waits in line, once however often it is seen. Behind a long line it is left to a later
+        look.
+        """
         followers = self._followers.setdefault(key, {})
         if candidate.task_id in followers or len(followers) < _FOLLOWERS_KEPT:
             followers[candidate.task_id] = candidate
@@ -128,10 +153,16 @@ class Lane:
         now = self._clock.now()
         self._busy_until = {key: until for key, until in self._busy_until.items() if until > now}
 
-    # -- tokens -------------------------------------------------------------------------------------------------
+    # -- tokens ------------------------------------------------------------------------------------
 
     def _may_start(
-        self, candidate: Candidate, settings: QueueSettings, now: datetime, *, slots: int, poll: timedelta
+        self,
+        candidate: Candidate,
+        settings: QueueSettings,
+        now: datetime,
+        *,
+        slots: int,
+        poll: timedelta,
     ) -> bool:
         limit, has_token = settings.dispatch.rate_limit, False
         if limit is None:
@@ -153,17 +184,23 @@ class Lane:
             return has_one
 
     def _fetches_tokens(self, limit: RateLimit, now: datetime, slots: int) -> bool:
-        """One for this candidate, and in the same request one for each that has been read and may start as well."""
-        granted = self._limiter.take(self._queue, min(slots, 1 + self._startable(now)), limit, now=now)
+        """One for this candidate, and in the same request one for each that has been read and may
+        start as well.
+        """
+        granted = self._limiter.take(
+            self._queue, min(slots, 1 + self._startable(now)), limit, now=now
+        )
         with self._lock:
             self._tokens, self._tokens_until = max(granted - 1, 0), now + _TOKENS_LAST
         return granted > 0
 
     def _startable(self, now: datetime) -> int:
-        """How many of those that have been read may start besides: one of each key that nobody holds."""
+        """How many of those that have been read may start besides: one of each key that nobody
+        holds.
+        """
         with self._lock:
             busy = {*self._held, *(key for key, until in self._busy_until.items() if until > now)}
-        waiting = self._feed.waiting
+        waiting = self._due_reader.waiting
         free = {candidate.concurrency_key for candidate in waiting} - busy - {None}
         return len(free) + sum(candidate.concurrency_key is None for candidate in waiting)
 
@@ -178,6 +215,7 @@ class Lane:
 class NoLimit:
     """A `RateLimiter` for hosts and tests without one: everything is allowed."""
 
-    def take(self, queue: str, wanted: int, limit: object, *, now: datetime) -> int:  # noqa: ARG002 - as the port has it
+    # as the port has it
+    def take(self, queue: str, wanted: int, limit: object, *, now: datetime) -> int:  # noqa: ARG002
         """All that is wanted."""
         return wanted

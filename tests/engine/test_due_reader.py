@@ -1,10 +1,12 @@
-"""What a feed reads, and how often: on a store that counts its reads and a clock that the test moves."""
+"""What a due_reader reads, and how often: on a store that counts its reads and a clock that the
+test moves.
+"""
 
 from datetime import datetime, timedelta
 from typing import Any
 
 from rdq_core.domain.task import Status
-from rdq_core.engine.feed import Feed
+from rdq_core.engine.due_reader import DueReader
 from rdq_core.engine.ports import Candidate, Jitter, Page
 from rdq_core.testing.clock import FrozenClock, NoJitter
 from tests.engine.world import QUEUE, World
@@ -36,22 +38,32 @@ class Index:
         for shard, entries in self.entries.items():
             self.entries[shard] = [entry for entry in entries if entry.task_id != name]
 
-    def candidates(self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None) -> Page[Candidate]:
+    def candidates(
+        self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None
+    ) -> Page[Candidate]:
         self.reads.append(shard)
         rest = [each for each in self.entries.get(shard, []) if each.due_at <= until]
-        rest = rest if after is None else [each for each in rest if (each.due_at, each.task_id) > after]
+        rest = (
+            rest
+            if after is None
+            else [each for each in rest if (each.due_at, each.task_id) > after]
+        )
         last = (rest[limit - 1].due_at, rest[limit - 1].task_id) if len(rest) > limit else None
         return Page(rest[:limit], last)
 
 
 class Reader:
-    """A feed over an index, and a reader that takes what it hands out off the index, as claims do."""
+    """A due_reader over an index, and a reader that takes what it hands out off the index, as
+    claims do.
+    """
 
-    def __init__(self, *, shards: int = 1, batch_size: int = 10, jitter: Jitter | None = None) -> None:
+    def __init__(
+        self, *, shards: int = 1, batch_size: int = 10, jitter: Jitter | None = None
+    ) -> None:
         self.clock, self.index = FrozenClock(), Index()
         world = World(index_shards=shards, dispatch={"batch_size": batch_size})
         self.settings = world.queues.settings(QUEUE)
-        self.feed = Feed(
+        self.due_reader = DueReader(
             QUEUE,
             self.index,  # type: ignore[arg-type]
             clock=self.clock,
@@ -60,14 +72,16 @@ class Reader:
         )
 
     def next(self, *, keeps: tuple[str, ...] = ()) -> str | None:
-        """The next name, None when the feed wants to be asked later."""
+        """The next name, None when the due_reader wants to be asked later."""
         while True:
-            found = self.feed.next(self.settings, until=self.clock.now() + timedelta(days=1), poll=POLL)
+            found = self.due_reader.next(
+                self.settings, until=self.clock.now() + timedelta(days=1), poll=POLL
+            )
             if found is not None:
                 if found.task_id not in keeps:
                     self.index.drop(found.task_id)
                 return found.task_id
-            if self.feed.wakes_at(self.clock.now()) > self.clock.now():
+            if self.due_reader.wakes_at(self.clock.now()) > self.clock.now():
                 return None
 
 
@@ -96,7 +110,9 @@ def test_what_was_passed_over_is_looked_at_again_however_much_is_due_behind_it()
 
 def test_a_stream_of_new_work_does_not_keep_deep_entries_from_a_second_look() -> None:
     reader = Reader()
-    blocked = tuple(f"busy {number:02d}" for number in range(25))  # more than a page: the front alone doesn't show all
+    blocked = tuple(
+        f"busy {number:02d}" for number in range(25)
+    )  # more than a page: the front alone doesn't show all
     for name in blocked:
         reader.index.put(name, reader.clock.now() - timedelta(hours=1))
     for number in range(50):
@@ -148,8 +164,8 @@ def test_a_known_due_time_is_looked_at_when_it_comes_and_not_before() -> None:
     reader.index.put("soon", reader.clock.now() + timedelta(milliseconds=300))
     assert reader.next() is None
     assert (
-        reader.feed.wakes_at(reader.clock.now())
-        == reader.feed.upcoming
+        reader.due_reader.wakes_at(reader.clock.now())
+        == reader.due_reader.upcoming
         == reader.clock.now() + timedelta(milliseconds=300)
     )
     reader.clock.advance("300ms")

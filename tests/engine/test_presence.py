@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import StoreFailed
-from rdq_core.stores.memory_awake import MemoryWakefulness
+from rdq_core.stores.memory_reservations import MemoryReservations
 from rdq_core.testing.clock import NOON
 from tests.engine.world import QUEUE, World, sleeps_until, until
 
@@ -13,11 +13,13 @@ LIMITS = SweepLimits(horizon=timedelta(seconds=20))
 
 
 def sweep(world: World, limits: SweepLimits = LIMITS) -> None:
-    world.parts.sweeper(world.registry, serves=[QUEUE, "mail"], worker="w", awake=True).sweep(limits)
+    world.parts.sweeper(world.registry, serves=[QUEUE, "mail"], worker="w", awake=True).sweep(
+        limits
+    )
 
 
 def is_awake(world: World, queue: str = QUEUE) -> bool:
-    return world.wakefulness.is_awake(queue, world.clock.now())
+    return world.reservations.is_awake(queue, world.clock.now())
 
 
 def world_that_looks(said: list[bool]) -> World:
@@ -50,7 +52,7 @@ def test_while_it_is_at_work_it_says_so_and_at_its_end_it_takes_that_back() -> N
 def test_an_idle_sweep_writes_nothing() -> None:
     world = World()
     world.configure("mail")
-    world.wakefulness = None  # type: ignore[assignment]
+    world.reservations = None  # type: ignore[assignment]
     sweep(world)
 
 
@@ -83,14 +85,14 @@ def test_a_word_that_cannot_be_said_is_told_and_stops_nothing() -> None:
     world = world_that_looks([])
     failing = StoreFailed("no", may_have_happened=True)
 
-    class Mute(MemoryWakefulness):
-        def stay_awake(self, queue: str, *, until: datetime) -> None:
+    class Mute(MemoryReservations):
+        def extend(self, queue: str, *, until: datetime) -> None:
             raise failing
 
-        def fall_asleep(self, queue: str) -> None:
+        def release(self, queue: str) -> None:
             raise failing
 
-    world.parts = replace(world.parts, wakefulness=Mute())
+    world.parts = replace(world.parts, reservations=Mute())
     world.submit()
     sweep(world)
     assert {where for where, _ in world.told.errors} == {

@@ -1,7 +1,8 @@
 """The verbs that take more than one request, made ready to be disturbed between any two of them.
 
-A `Ready` is a call with everything in it that is decided once: moments, tokens, attempts. So it can be made, fail half
-way, and be made again exactly as it was. `done` tells from what anybody can see whether it has happened.
+A `Ready` is a call with everything in it that is decided once: moments, tokens, attempts. So it can
+be made, fail half way, and be made again exactly as it was. `done` tells from what anybody can see
+whether it has happened.
 """
 
 from collections.abc import Callable
@@ -33,8 +34,8 @@ from rdq_core.testing.contract.submitting import a_failure_before
 BIG: Final = noise(3000)
 EDITED: Final = noise(4000)
 RESULT: Final = noise(2500)
-WORKER: Final = "the-deed:1"
-"""Payload, result and worker that only a deed has, so that it is known wherever it shows up."""
+WORKER: Final = "the-call:1"
+"""Payload, result and worker that only a call has, so that it is known wherever it shows up."""
 OTHERS_EDITED: Final = noise(4100)
 OTHERS_RESULT: Final = noise(2600)
 PAYLOADS: Final = (BIG, EDITED, OTHERS_EDITED)
@@ -108,7 +109,9 @@ def _forget(bench: Bench, task_id: str) -> Ready:
 def claim(bench: Bench) -> Ready:
     task = bench.submit(payload=BIG)
     candidate, grant = bench.candidate(task.id), a_grant(bench.now)
-    return Ready(task.id, lambda store: store.claim(candidate, grant), is_(Status.IN_FLIGHT), is_none)
+    return Ready(
+        task.id, lambda store: store.claim(candidate, grant), is_(Status.IN_FLIGHT), is_none
+    )
 
 
 def complete(bench: Bench) -> Ready:
@@ -124,7 +127,9 @@ def _complete(bench: Bench, keep: timedelta) -> Ready:
     success = a_success(held, now, worker=WORKER)
     return Ready(
         held.task.id,
-        lambda store: store.complete(held, success, a_result(RESULT), now=now, expires_at=now + keep),
+        lambda store: store.complete(
+            held, success, a_result(RESULT), now=now, expires_at=now + keep
+        ),
         is_(Status.SUCCEEDED),
     )
 
@@ -152,7 +157,9 @@ def release(bench: Bench) -> Ready:
     return Ready(
         held.task.id,
         lambda store: store.release(held, Failure("worker_shutdown"), due_at=now),
-        lambda task: task is not None and task.failure is not None and task.failure.code == "worker_shutdown",
+        lambda task: (
+            task is not None and task.failure is not None and task.failure.code == "worker_shutdown"
+        ),
     )
 
 
@@ -167,11 +174,19 @@ def adopt(bench: Bench) -> Ready:
 
 def release_lapsed(bench: Bench) -> Ready:
     lapsed = bench.lapse(bench.handed_over(payload=BIG))
-    now, grant, unreached = bench.now, a_grant(bench.now), once_more(None, bench.now, handed_over=True)
+    now, grant, unreached = (
+        bench.now,
+        a_grant(bench.now),
+        once_more(None, bench.now, handed_over=True),
+    )
     return Ready(
         lapsed.task.id,
-        lambda store: store.release_lapsed(lapsed, Failure(Code.UNAVAILABLE), grant, due_at=now, unreached=unreached),
-        lambda task: task is not None and task.failure is not None and task.failure.code == Code.UNAVAILABLE,
+        lambda store: store.release_lapsed(
+            lapsed, Failure(Code.UNAVAILABLE), grant, due_at=now, unreached=unreached
+        ),
+        lambda task: (
+            task is not None and task.failure is not None and task.failure.code == Code.UNAVAILABLE
+        ),
         came_late=lambda answer: not answer,
     )
 
@@ -204,7 +219,9 @@ def _dead_letter(bench: Bench, keep: timedelta | None) -> Ready:
 def reclaim(bench: Bench) -> Ready:
     lapsed = bench.lapse(_second_claim(bench))
     lapse, grant = replace(a_lapse(lapsed), worker=WORKER), a_grant(bench.now)
-    return Ready(lapsed.task.id, lambda store: store.reclaim(lapsed, lapse, grant), has_attempts(2), is_none)
+    return Ready(
+        lapsed.task.id, lambda store: store.reclaim(lapsed, lapse, grant), has_attempts(2), is_none
+    )
 
 
 def dead_letter_lapsed(bench: Bench) -> Ready:
@@ -254,7 +271,11 @@ def purge(bench: Bench) -> Ready:
     entry = bench.entry(held.task.id)
     bench.clock.advance("1s")
     now, op_id = bench.now, an_op()
-    return Ready(entry.task_id, lambda store: store.purge(entry, now=now, op_id=op_id), lambda task: task is None)
+    return Ready(
+        entry.task_id,
+        lambda store: store.purge(entry, now=now, op_id=op_id),
+        lambda task: task is None,
+    )
 
 
 ALL: Final[tuple[Prepare, ...]] = (
@@ -279,7 +300,9 @@ ALL: Final[tuple[Prepare, ...]] = (
 
 
 def _second_claim(bench: Bench) -> Claim:
-    """A claim on a task that has failed once, with a payload too large for its row, and with references."""
+    """A claim on a task that has failed once, with a payload too large for its row, and with
+    references.
+    """
     first = bench.claimed(payload=BIG, target=f"order:{a_task_id()}", requested_by="ann")
     bench.reschedule(first)
     return bench.claim(first.task.id)
@@ -297,13 +320,17 @@ def has_attempts(number: int) -> Callable[[Task | None], bool]:
     return lambda task: task is not None and len(task.attempts) >= number
 
 
-# -- what must be true whatever happened ---------------------------------------------------------------------------
+# -- what must be true whatever happened -----------------------------------------------------------
 
 
 def check_whole(bench: Bench, task_id: str) -> None:
-    """Nobody can see half of anything: history, entry, index, payload and result all tell the same story."""
+    """Nobody can see half of anything: history, entry, index, payload and result all tell the same
+    story.
+    """
     task, entry = bench.store.get(task_id), bench.store.dead_entry(task_id)
-    proposed = [each for each in bench.candidates(ahead=timedelta(days=800)) if each.task_id == task_id]
+    proposed = [
+        each for each in bench.candidates(ahead=timedelta(days=800)) if each.task_id == task_id
+    ]
     listed = [each for each in bench.dead_entries() if each.task_id == task_id]
     if task is None:
         assert (entry, proposed, listed) == (None, [], [])
@@ -320,19 +347,30 @@ def check_whole(bench: Bench, task_id: str) -> None:
 
 
 def shows(task: Task | None) -> bool:
-    """Whether anything that a deed brings can be seen of the task."""
+    """Whether anything that a call brings can be seen of the task."""
     if task is None:
         return False
-    return task.payload == EDITED or task.result == RESULT or WORKER in {each.worker for each in task.attempts}
+    return (
+        task.payload == EDITED
+        or task.result == RESULT
+        or WORKER in {each.worker for each in task.attempts}
+    )
 
 
 def run_to_the_end(bench: Bench, task_id: str) -> Task | None:
-    """What a sweeper that knows nothing of what happened makes of the task: claims it, takes it over, completes it."""
+    """What a sweeper that knows nothing of what happened makes of the task: claims it, takes it
+    over, completes it.
+    """
     for _ in range(3):
         task = bench.store.get(task_id)
         if task is None or task.status.is_terminal:
             return task
-        bench.clock.advance(max(timedelta(0), (task.next_attempt_at or task.lease_expires_at or bench.now) - bench.now))
+        bench.clock.advance(
+            max(
+                timedelta(0),
+                (task.next_attempt_at or task.lease_expires_at or bench.now) - bench.now,
+            )
+        )
         candidate = bench.candidate(task_id)
         claim = bench.store.claim(candidate, a_grant(bench.now))
         if claim is None:
@@ -344,7 +382,7 @@ def run_to_the_end(bench: Bench, task_id: str) -> Task | None:
     return bench.store.get(task_id)
 
 
-# -- what others do meanwhile ----------------------------------------------------------------------------------------
+# -- what others do meanwhile ----------------------------------------------------------------------
 
 
 def takes_over(others: Bench, task_id: str) -> None:
@@ -462,14 +500,24 @@ ABOUT_A_DEAD_TASK: Final[tuple[Meanwhile, ...]] = (
 ABOUT_A_NEW_TASK: Final[tuple[Meanwhile, ...]] = (begins_anew, begins_anew_and_succeeds)
 
 RACES: Final[tuple[tuple[Prepare, Meanwhile], ...]] = (
-    *((deed, other) for deed in (complete, reschedule, dead_letter) for other in ABOUT_A_HELD_TASK),
-    *((deed, other) for deed in (reclaim, dead_letter_lapsed) for other in (heartbeats, *ABOUT_A_HELD_TASK)),
-    *((deed, other) for deed in (redrive, redrive_edited, purge) for other in ABOUT_A_DEAD_TASK),
-    *((cancel, other) for other in (takes_over, takes_over_and_succeeds, purges_and_begins_anew, cancels)),
-    *((deed, other) for deed in (submit, submit_many) for other in ABOUT_A_NEW_TASK),
+    *((call, other) for call in (complete, reschedule, dead_letter) for other in ABOUT_A_HELD_TASK),
+    *(
+        (call, other)
+        for call in (reclaim, dead_letter_lapsed)
+        for other in (heartbeats, *ABOUT_A_HELD_TASK)
+    ),
+    *((call, other) for call in (redrive, redrive_edited, purge) for other in ABOUT_A_DEAD_TASK),
+    *(
+        (cancel, other)
+        for other in (takes_over, takes_over_and_succeeds, purges_and_begins_anew, cancels)
+    ),
+    *((call, other) for call in (submit, submit_many) for other in ABOUT_A_NEW_TASK),
     # A task that is being forgotten is taken over by nobody any more: whoever tries removes it.
     *((forget, other) for other in (cancels, cancels_and_begins_anew)),
-    *((forget_dead, other) for other in (redrives, redrives_with_another_payload, purges, purges_and_begins_anew)),
+    *(
+        (forget_dead, other)
+        for other in (redrives, redrives_with_another_payload, purges, purges_and_begins_anew)
+    ),
 )
 
 

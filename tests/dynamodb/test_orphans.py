@@ -1,4 +1,4 @@
-"""The search for remains: what is proved to be nobody's goes, and everything else stays as it is."""
+"""The search for orphans: what is proved to be nobody's goes, and everything else stays as it is."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -12,7 +12,7 @@ from rdq_core.domain.limits import MIB
 from rdq_core.engine.ports import Kind
 from rdq_core.errors import LeaseLost, StoreFailed
 from rdq_core.ops.garbage import Collected, collect
-from rdq_core.stores.dynamodb import remains
+from rdq_core.stores.dynamodb import orphans
 from rdq_core.stores.dynamodb.claim_check import key_for
 from rdq_core.testing.faults import FaultScript
 from tests.dynamodb.test_claim_check import Checked
@@ -36,7 +36,9 @@ def removed(world: World) -> dict[str, int]:
 
 
 def zombie_record(world: World) -> str:
-    """A record beside the history: of an attempt that somebody else's lapse had taken the number of already."""
+    """A record beside the history: of an attempt that somebody else's lapse had taken the number of
+    already.
+    """
     zombie = world.claimed()
     lapsed = world.lapse()
     with FaultScript(world.client) as faults:
@@ -59,7 +61,11 @@ def test_nothing_that_a_verb_writes_is_ever_taken_for_remains(world: World, prep
 def test_a_record_whose_number_the_history_gave_to_another_goes(anywhere: World) -> None:
     kind = zombie_record(anywhere)
     assert kind in anywhere.kinds()
-    assert (found(anywhere), removed(anywhere), found(anywhere)) == ({"attempts": 1}, {"attempts": 1}, {})
+    assert (found(anywhere), removed(anywhere), found(anywhere)) == (
+        {"attempts": 1},
+        {"attempts": 1},
+        {},
+    )
     assert kind not in anywhere.kinds()
     assert len(anywhere.got().attempts) == 1
 
@@ -76,7 +82,9 @@ def test_a_record_that_may_be_published_yet_stays(world: World) -> None:
     assert len(world.got().attempts) == 1
 
 
-@pytest.mark.parametrize(("age", "expected"), [(TWO_DAYS, {"attempts": 4, "bodies": 1}), (HOUR, {"bodies": 1})])
+@pytest.mark.parametrize(
+    ("age", "expected"), [(TWO_DAYS, {"attempts": 4, "bodies": 1}), (HOUR, {"bodies": 1})]
+)
 def test_what_a_row_left_behind_goes_when_its_records_are_two_days_old(
     world: World, age: timedelta, expected: dict[str, int]
 ) -> None:
@@ -87,9 +95,13 @@ def test_what_a_row_left_behind_goes_when_its_records_are_two_days_old(
 
 
 def test_records_of_a_submit_that_never_ended_go_after_two_days(world: World) -> None:
-    earlier = tuple(replace(world.failed(world.claimed(encode_id(9))), fencing_token=None) for _ in range(1))
+    earlier = tuple(
+        replace(world.failed(world.claimed(encode_id(9))), fencing_token=None) for _ in range(1)
+    )
     with FaultScript(world.client) as faults:
-        faults.lose_request("PutItem", times=None, where=lambda request: request.params["TableName"] == TABLES.tasks)
+        faults.lose_request(
+            "PutItem", times=None, where=lambda request: request.params["TableName"] == TABLES.tasks
+        )
         with pytest.raises(StoreFailed):
             world.submit(attempts=earlier)
     assert removed(world) == {}
@@ -133,7 +145,11 @@ def test_a_result_that_is_not_published_yet_stays_and_goes_when_it_never_was(wor
         faults.lose_request("UpdateItem", times=None)
         with pytest.raises(StoreFailed):
             world.store.complete(
-                claim, world.succeeded(claim), Result(content=noise(3000)), now=world.now, expires_at=None
+                claim,
+                world.succeeded(claim),
+                Result(content=noise(3000)),
+                now=world.now,
+                expires_at=None,
             )
     assert removed(world) == {}
     world.store.release(claim, FAILURE, due_at=world.now)
@@ -156,7 +172,9 @@ def test_an_object_that_no_rule_expires_goes_when_it_is_old_and_nobodys(anywhere
 
 def test_what_a_row_needs_that_cannot_be_read_stays(world: World) -> None:
     dead_after_failures(world, payload=noise(3000))
-    world.client.put_item(TableName=TABLES.tasks, Item={**world.row(), "v": {"N": "2"}, "b": {"S": "elsewhere"}})
+    world.client.put_item(
+        TableName=TABLES.tasks, Item={**world.row(), "v": {"N": "2"}, "b": {"S": "elsewhere"}}
+    )
     world.clock.advance("72h")
     assert removed(world) == {}
 
@@ -165,28 +183,46 @@ def test_a_dry_run_counts_and_removes_nothing(world: World) -> None:
     zombie_record(world)
     before = world.everything()
     done = collect(world.store, dry_run=True)
-    assert done.as_dict()["found"] == {"attempts": 1, "entries": 0, "bodies": 0, "results": 0, "objects": 0}
-    assert (counted(done.removed), done.examined[Kind.ATTEMPT], world.everything()) == ({}, 2, before)
+    assert done.as_dict()["found"] == {
+        "attempts": 1,
+        "entries": 0,
+        "bodies": 0,
+        "results": 0,
+        "objects": 0,
+    }
+    assert (counted(done.removed), done.examined[Kind.ATTEMPT], world.everything()) == (
+        {},
+        2,
+        before,
+    )
 
 
-def test_the_search_goes_page_by_page_and_tells_how_far_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remains, "_PAGE", 3)
+def test_the_search_goes_page_by_page_and_tells_how_far_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orphans, "_PAGE", 3)
     for number in range(1, 5):
         world.dead(encode_id(number), payload=noise(3000))
     told: list[Collected] = []
     done = collect(world.store, progress=told.append)
-    assert (done.examined[Kind.ATTEMPT], done.examined[Kind.ENTRY], done.examined[Kind.BODY]) == (4, 4, 4)
+    assert (done.examined[Kind.ATTEMPT], done.examined[Kind.ENTRY], done.examined[Kind.BODY]) == (
+        4,
+        4,
+        4,
+    )
     assert len(told) >= 6
 
 
-def test_remains_are_found_across_pages_within_a_long_history(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remains_are_found_across_pages_within_a_long_history(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     zombie_record(world)
     for _ in range(6):
         world.clock.advance("60s")
         lapsed = world.lapse() if world.row()["status"]["S"] == "IN_FLIGHT" else world.claim()
         world.store.reschedule(lapsed, world.failed(lapsed), FAILURE, due_at=world.now)
         world.claim()
-    monkeypatch.setattr(remains, "_PAGE", 2)
+    monkeypatch.setattr(orphans, "_PAGE", 2)
     assert removed(world) == {"attempts": 1}
     assert len(world.got().attempts) == 7
 

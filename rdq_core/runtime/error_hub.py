@@ -10,7 +10,7 @@ from rdq_core.runtime.log import log_error
 Listener = Callable[[BaseException], object]
 
 
-class ErrorRelay:
+class ErrorHub:
     """An `ErrorSink` that passes on to another one, and then to each listener.
 
     Listeners are the application's code: one that raises is itself reported, and stops nobody.
@@ -38,5 +38,7 @@ class ErrorRelay:
                 self._first(broken, where="a listener of on_error")
 
 
-PROCESS_ERRORS: Final = ErrorRelay(log_error)
-"""What every rdq of this process that is on AWS tells its errors to: a worker's reach the application's listener."""
+PROCESS_ERRORS: Final = ErrorHub(log_error)
+"""What every rdq of this process that is on AWS tells its errors to: a worker's reach the
+application's listener.
+"""

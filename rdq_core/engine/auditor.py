@@ -26,7 +26,9 @@ class Principal:
 
 
 class Auditor:
-    """Records the operations of one principal, in their order even within a millisecond. Safe between threads."""
+    """Records the operations of one principal, in their order even within a millisecond. Safe
+    between threads.
+    """
 
     def __init__(self, log: AuditLog, principal: Principal, *, clock: Clock, ids: IdSource) -> None:
         self._log = log
@@ -38,29 +40,48 @@ class Auditor:
 
     @contextlib.contextmanager
     def recorded(
-        self, operation: str, queue: str, *, reason: str | None = None, detail: Mapping[str, Any] | None = None
+        self,
+        operation: str,
+        queue: str,
+        *,
+        reason: str | None = None,
+        detail: Mapping[str, Any] | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Around the writes of an operation. What is put into the mapping goes into the record of its end.
+        """Around the writes of an operation. What is put into the mapping goes into the record of
+        its end.
 
-        Raises InputInvalid for a reason that is too long, StoreFailed or Unavailable when the intent can't be stored:
-        the operation is then not begun.
+        Raises InputInvalid for a reason that is too long, StoreFailed or Unavailable when the
+        intent can't be stored: the operation is then not begun.
         """
         intent = self.begin(operation, queue, reason=reason, detail=detail)
         result: dict[str, Any] = {}
         try:
             yield result
         except Exception as error:
-            with contextlib.suppress(StoreFailed, Unavailable):  # the operation's own error matters more
-                self._end(intent, Phase.FAILED, {"code": error.code if isinstance(error, RdqError) else "internal"})
+            with contextlib.suppress(
+                StoreFailed, Unavailable
+            ):  # the operation's own error matters more
+                self._end(
+                    intent,
+                    Phase.FAILED,
+                    {"code": error.code if isinstance(error, RdqError) else "internal"},
+                )
             raise
         try:
             self._end(intent, Phase.DONE, result)
         except StoreFailed as failed:
-            failed.hint = f"{operation} of {queue} was done all the same, and the audit log has its intent"
+            failed.hint = (
+                f"{operation} of {queue} was done all the same, and the audit log has its intent"
+            )
             raise
 
     def begin(
-        self, operation: str, queue: str, *, reason: str | None = None, detail: Mapping[str, Any] | None = None
+        self,
+        operation: str,
+        queue: str,
+        *,
+        reason: str | None = None,
+        detail: Mapping[str, Any] | None = None,
     ) -> AuditRecord:
         """Record an intent, whose end somebody else will record. Raises as `recorded` does."""
         if reason is not None:
@@ -70,7 +91,9 @@ class Auditor:
         return intent
 
     def _end(self, intent: AuditRecord, phase: Phase, detail: Mapping[str, Any]) -> None:
-        self._log.append(self._record(intent.operation, intent.queue, intent.reason, phase, detail, of=intent))
+        self._log.append(
+            self._record(intent.operation, intent.queue, intent.reason, phase, detail, of=intent)
+        )
 
     def _record(
         self,

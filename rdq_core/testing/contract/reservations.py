@@ -1,0 +1,47 @@
+"""Who is awake: of many who see new work one starts a sweep, and none while there is one."""
+
+from datetime import timedelta
+
+from rdq_core.engine.ports import Reservations
+from rdq_core.testing.contract.bench import side_by_side
+from rdq_core.testing.contract.factories import NOW, QUEUE
+
+TWO = timedelta(seconds=2)
+
+
+def books(awake: Reservations, seconds: float = 0, queue: str = QUEUE) -> bool:
+    """Whether this one, so many seconds after `NOW`, is the one who starts a sweep."""
+    now = NOW + timedelta(seconds=seconds)
+    return awake.acquire(queue, now=now, until=now + TWO)
+
+
+class ReservationsContract:
+    """At most one who is told of new work starts a sweep. Fixture: `awake`."""
+
+    def test_of_many_who_would_start_a_sweep_one_does(self, awake: Reservations) -> None:
+        assert sorted(map(str, side_by_side([lambda: books(awake)] * 4))) == [
+            "False",
+            "False",
+            "False",
+            "True",
+        ]
+        assert [books(awake, 1.9), books(awake, 2)] == [False, True]
+
+    def test_while_one_is_awake_nobody_starts_another(self, awake: Reservations) -> None:
+        awake.extend(QUEUE, until=NOW + TWO)
+        assert [books(awake), books(awake, 1), books(awake, 2)] == [False, False, True]
+
+    def test_when_it_falls_asleep_the_next_one_starts_a_sweep(self, awake: Reservations) -> None:
+        awake.extend(QUEUE, until=NOW + TWO)
+        awake.release(QUEUE)
+        assert books(awake)
+
+    def test_nobody_takes_back_that_another_one_is_awake_for_longer(
+        self, awake: Reservations
+    ) -> None:
+        awake.extend(QUEUE, until=NOW + TWO)
+        awake.extend(QUEUE, until=NOW + timedelta(seconds=1))
+        assert not books(awake, 1.5)
+
+    def test_queues_are_awake_by_themselves(self, awake: Reservations) -> None:
+        assert [books(awake), books(awake, queue="mail"), books(awake)] == [True, True, False]
