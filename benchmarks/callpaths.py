@@ -42,7 +42,7 @@ def passed_by(call: Callable[[], object]) -> dict[str, list[str]]:
         call()
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]  # typeshed omits None
+        threading.setprofile(None)
     files: dict[str, list[str]] = defaultdict(list)
     for code in codes:
         files[str(Path(code.co_filename).relative_to(ROOT))].append(code.co_qualname)
