@@ -189,7 +189,8 @@ class Procrastinate:
     def _sql(self, statement: str) -> str:
         code = (
             "import os, sys, psycopg\n"
-            "cursor = psycopg.connect(os.environ['CONNINFO'], autocommit=True).execute(sys.argv[1])\n"
+            "connection = psycopg.connect(os.environ['CONNINFO'], autocommit=True)\n"
+            "cursor = connection.execute(sys.argv[1])\n"
             "print(cursor.fetchone()[0] if cursor.description else '')"
         )
         return self._run("-c", code, statement)

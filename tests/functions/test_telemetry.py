@@ -49,7 +49,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 
 def metrics_of(told: list[dict[str, Any]]) -> dict[str, tuple[dict[str, str], list[float]]]:
-    """Each metric of a queue with its dimensions and values, of records that CloudWatch would read."""
+    """Each metric of a queue with its dimensions and values, from the EMF records."""
     found: dict[str, tuple[dict[str, str], list[float]]] = {}
     for record in filter(lambda record: "queue" in record, told):
         for directive in record.get("_aws", {}).get("CloudWatchMetrics", ()):

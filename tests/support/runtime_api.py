@@ -24,6 +24,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 _PREFIX: Final = "/2018-06-01/runtime/"
 _PATIENCE: Final = 60.0
 _GLANCE: Final = 0.1
+_FUNCTION_ARN: Final = "arn:aws:lambda:eu-central-1:1:function:charge-fn"
 
 
 class _Server(ThreadingHTTPServer):
@@ -125,7 +126,7 @@ class RealFunction:
                     "Lambda-Runtime-Deadline-Ms": str(
                         int((time.time() + function._seconds) * 1000)
                     ),
-                    "Lambda-Runtime-Invoked-Function-Arn": "arn:aws:lambda:eu-central-1:1:function:charge-fn",
+                    "Lambda-Runtime-Invoked-Function-Arn": _FUNCTION_ARN,
                     # The client dies of a response without one.
                     "Lambda-Runtime-Trace-Id": "Root=1-5bef4de7-ad49b0e87f6ef6c87fc2e700;Sampled=0",
                     "Content-Type": "application/json",
