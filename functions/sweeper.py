@@ -20,7 +20,7 @@ from typing import Any
 from rdq_core.client.rdq import Rdq
 from rdq_core.runtime.hosting import host_from_env
 from rdq_core.runtime.invocation import remaining_of, worker_name
-from rdq_core.runtime.sweeping import Invocation, SweeperFunction, SweepOrder
+from rdq_core.runtime.sweeping import LambdaInvocation, SweeperFunction, SweepOrder
 
 _host = host_from_env("rdq-sweeper")
 _sweeper = SweeperFunction(_host, rdq_of=lambda parts: Rdq(parts=parts))
@@ -29,7 +29,7 @@ _sweeper = SweeperFunction(_host, rdq_of=lambda parts: Rdq(parts=parts))
 def handler(event: Any, context: Any) -> dict[str, Any]:
     """Sweep; the report."""
     function = context.invoked_function_arn
-    invocation = Invocation(
+    invocation = LambdaInvocation(
         function=function, worker=worker_name(context), remaining=remaining_of(context)
     )
     with _host.invocation():

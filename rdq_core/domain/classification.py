@@ -46,7 +46,7 @@ class Raised:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ClassifiedOutcome:
     """The outcome of one attempt, with the rule that decided it.
 
     `not_before` is the floor of the next attempt, where the handler gave one; `fingerprint`
@@ -70,10 +70,10 @@ class Rules:
     retryable: Sequence[str] = ()
 
 
-def classify(end: Returned | Raised, rules: Rules, *, now: datetime) -> Verdict:
+def classify(end: Returned | Raised, rules: Rules, *, now: datetime) -> ClassifiedOutcome:
     """The verdict on a handler's end. Never raises: a mapper that does is itself the failure."""
     if isinstance(end, Raised) and not isinstance(end.exception, Exception):
-        return Verdict(
+        return ClassifiedOutcome(
             outcome=Outcome.RETRYABLE_FAILURE, rule="crash", error=error_from(end.exception)
         )
     if rules.mapper is not None:
@@ -81,11 +81,11 @@ def classify(end: Returned | Raised, rules: Rules, *, now: datetime) -> Verdict:
         if mapped is not None:
             return mapped
     if isinstance(end, Returned):
-        return Verdict(outcome=Outcome.SUCCESS, rule="default")
+        return ClassifiedOutcome(outcome=Outcome.SUCCESS, rule="default")
     return _by_exception(end.exception, rules, now)
 
 
-def _by_mapper(mapper: OutcomeMapper, end: Returned | Raised, now: datetime) -> Verdict | None:
+def _by_mapper(mapper: OutcomeMapper, end: Returned | Raised, now: datetime) -> ClassifiedOutcome | None:
     value = end.value if isinstance(end, Returned) else None
     raised = (
         end.exception if isinstance(end, Raised) and isinstance(end.exception, Exception) else None
@@ -93,38 +93,38 @@ def _by_mapper(mapper: OutcomeMapper, end: Returned | Raised, now: datetime) -> 
     try:
         answer = mapper(value, raised)
     except BaseException as broken:  # noqa: BLE001 - the mapper is the application's code
-        return Verdict(outcome=Outcome.RETRYABLE_FAILURE, rule="mapper", error=error_from(broken))
+        return ClassifiedOutcome(outcome=Outcome.RETRYABLE_FAILURE, rule="mapper", error=error_from(broken))
     if answer is None:
         return None
     if isinstance(answer, Signal):
         return replace(_by_signal(answer, raised or answer, now), rule="mapper")
     if answer is Outcome.SUCCESS:
-        return Verdict(outcome=Outcome.SUCCESS, rule="mapper")
+        return ClassifiedOutcome(outcome=Outcome.SUCCESS, rule="mapper")
     return _mapped_failure(answer, raised)
 
 
-def _mapped_failure(answer: Outcome, raised: Exception | None) -> Verdict:
+def _mapped_failure(answer: Outcome, raised: Exception | None) -> ClassifiedOutcome:
     if answer in (Outcome.RETRYABLE_FAILURE, Outcome.PERMANENT_FAILURE):
         error = (
             error_from(raised)
             if raised
             else own_error(Code.FAILED, "the mapper called the returned value a failure")
         )
-        return Verdict(outcome=answer, rule="mapper", error=error)
+        return ClassifiedOutcome(outcome=answer, rule="mapper", error=error)
     unknown = own_error(
         Code.OUTCOME_UNKNOWN, f"the mapper answered a {type(answer).__name__} that is no outcome"
     )
-    return Verdict(outcome=Outcome.RETRYABLE_FAILURE, rule="mapper", error=unknown)
+    return ClassifiedOutcome(outcome=Outcome.RETRYABLE_FAILURE, rule="mapper", error=unknown)
 
 
-def _by_exception(exception: BaseException, rules: Rules, now: datetime) -> Verdict:
+def _by_exception(exception: BaseException, rules: Rules, now: datetime) -> ClassifiedOutcome:
     signal = next((cause for cause in causes(exception) if isinstance(cause, Signal)), None)
     if signal is not None:
         return _by_signal(signal, exception, now)
     outcome, rule = (
         _by_class(exception, rules.classes) or _by_glob(type_name(exception), rules) or _DEFAULT
     )
-    return Verdict(outcome=outcome, rule=rule, error=error_from(exception))
+    return ClassifiedOutcome(outcome=outcome, rule=rule, error=error_from(exception))
 
 
 _DEFAULT: Final = (Outcome.RETRYABLE_FAILURE, "default")
@@ -140,8 +140,8 @@ def causes(exception: BaseException) -> Iterator[BaseException]:
         current = current.__cause__
 
 
-def _by_signal(signal: Signal, raised: BaseException, now: datetime) -> Verdict:
-    return Verdict(
+def _by_signal(signal: Signal, raised: BaseException, now: datetime) -> ClassifiedOutcome:
+    return ClassifiedOutcome(
         outcome=Outcome.PERMANENT_FAILURE
         if isinstance(signal, Abort)
         else Outcome.RETRYABLE_FAILURE,

@@ -96,7 +96,7 @@ def test_a_word_that_cannot_be_said_is_told_and_stops_nothing() -> None:
     world.submit()
     sweep(world)
     assert {where for where, _ in world.told.errors} == {
-        f"staying awake for queue {QUEUE}",
-        f"falling asleep for queue {QUEUE}",
+        f"announcing the sweep of queue {QUEUE}",
+        f"withdrawing the announcement of queue {QUEUE}",
     }
     assert world.parts.store.counts(QUEUE).pending == 0

@@ -266,7 +266,7 @@ def test_an_override_that_a_deploy_contradicts_is_told_once(world: World) -> Non
     assert done == ["order"]
     told = [str(error) for _, error in world.told.errors]
     assert told == [
-        f"queues.{QUEUE}: what people set contradicts what was declared since, and is left out"
+        f"queues.{QUEUE}: the override contradicts what has been declared since, and is not applied"
     ]
 
 

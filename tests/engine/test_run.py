@@ -309,9 +309,9 @@ def test_a_handler_that_ignores_its_timeout_keeps_its_slot_but_stops_nobody() ->
     for number in range(5):
         world.submit(f"order {number}")
     assert world.sweep().completed == 5
-    assert not world.sweeper.slots.take(QUEUE, 1)
+    assert not world.sweeper.slots.acquire(QUEUE, 1)
     release.set()
-    until(lambda: world.sweeper.slots.take(QUEUE, 1))
+    until(lambda: world.sweeper.slots.acquire(QUEUE, 1))
 
 
 def test_an_async_handler_is_cancelled_on_its_timeout() -> None:

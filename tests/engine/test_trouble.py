@@ -8,9 +8,10 @@ import pytest
 
 from rdq_core import Outcome, Status
 from rdq_core.engine.admission import Admission
+from rdq_core.engine.pool import RunnerPool
 from rdq_core.engine.reconcile import Reconciler, Reconcilers
 from rdq_core.engine.stopping import Stop
-from rdq_core.engine.sweep import SweepLimits, _Sweep
+from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import CorruptItem
 from tests.engine.world import NOW_ONLY, QUEUE, World, sleeps_until
 
@@ -225,10 +226,10 @@ def test_a_run_that_ends_after_the_last_look_leaves_no_follower_behind(
     world.handler(lambda _order: release.wait(10))
     for _ in range(2):
         world.submit(concurrency_key="ann")
-    counted, wakes_at = _Sweep._count, Admission.wakes_at
+    counted, wakes_at = RunnerPool._count, Admission.wakes_at
 
-    def count(sweep: _Sweep, *, under_way: int, **options: Any) -> None:
-        counted(sweep, under_way=under_way, **options)
+    def count(pool: RunnerPool, *, under_way: int, **options: Any) -> None:
+        counted(pool, under_way=under_way, **options)
         if under_way < 0:
             ended.set()
 
@@ -238,6 +239,6 @@ def test_a_run_that_ends_after_the_last_look_leaves_no_follower_behind(
         assert ended.wait(10)
         return answer
 
-    monkeypatch.setattr(_Sweep, "_count", count)
+    monkeypatch.setattr(RunnerPool, "_count", count)
     monkeypatch.setattr(Admission, "wakes_at", ends_now)
     assert world.sweep().completed == 2

@@ -12,7 +12,7 @@ import pytest
 from rdq_core.engine.events import Event
 from rdq_core.runtime.hosting import FunctionHost
 from rdq_core.runtime.log import log_error
-from rdq_core.runtime.sweeping import Invocation, SweeperFunction, SweepOrder
+from rdq_core.runtime.sweeping import LambdaInvocation, SweeperFunction, SweepOrder
 from rdq_core.runtime.telemetry import LogsAndMetrics, MetricsSink, log_as_json
 from tests.engine.world import QUEUE
 from tests.functions.stage import Stage
@@ -110,7 +110,7 @@ def test_how_full_a_queue_is_is_told_once_a_minute_by_scheduled_sweeps(
     )
     stage.submit(3)
     sweeper = SweeperFunction(stage.host)
-    invocation = Invocation(function="f", worker="w", remaining=timedelta(seconds=30))
+    invocation = LambdaInvocation(function="f", worker="w", remaining=timedelta(seconds=30))
     told = []
     for order in (SweepOrder((QUEUE,)), SweepOrder(), SweepOrder()):
         with stage.host.invocation():

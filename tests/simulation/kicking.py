@@ -21,7 +21,7 @@ from rdq_core.engine.ports import Handler
 from rdq_core.errors import StoreFailed
 from rdq_core.runtime.hosting import FunctionHost, Start
 from rdq_core.runtime.kicking import SWEEPER, KickFunction
-from rdq_core.runtime.sweeping import Invocation, SweeperFunction, SweepOrder
+from rdq_core.runtime.sweeping import LambdaInvocation, SweeperFunction, SweepOrder
 from rdq_core.runtime.telemetry import MetricsSink
 from rdq_core.testing.fake_dynamodb import Change
 from tests.simulation.handlers import Handlers
@@ -233,7 +233,7 @@ def _sweep(world: "World", process: Process, *, event: dict[str, Any]) -> None:
         host = FunctionHost(
             parts=parts, metrics=MetricsSink("sweeper"), start=start, environ=_ENVIRON
         )
-        invocation = Invocation(function=_NAME, worker=process.name, remaining=_TIME)
+        invocation = LambdaInvocation(function=_NAME, worker=process.name, remaining=_TIME)
         SweeperFunction(host).sweep(SweepOrder.of(event), invocation)
         has_ended = True
     except StoreFailed:
