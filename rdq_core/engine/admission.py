@@ -84,20 +84,22 @@ class Admission:
         now = self._clock.now()
         if self._no_token_until is not None and now < self._no_token_until:
             return None
-        while (
-            candidate := (in_line := self._pop_first_in_line())
-            or self._due_reader.next(settings, until=until, poll=poll)
-        ) is not None:
-            if in_line is not None or self._acquire_key(candidate, now):
-                return (
-                    candidate
-                    if self._may_start(candidate, settings, now, slots=slots, poll=poll)
-                    else None
-                )
-            self._on_deferred()
-            if not self._due_reader.waiting:
-                return None
-        return None
+        limit = settings.dispatch.rate_limit
+        while True:
+            with self._lock:
+                candidate = self._first_in_line.popleft() if self._first_in_line else None
+            if candidate is None:
+                candidate = self._due_reader.next(settings, until=until, poll=poll)
+                if candidate is None:
+                    return None
+                if not self._acquire_key(candidate, now):
+                    self._on_deferred()
+                    if not self._due_reader.waiting:
+                        return None
+                    continue
+            if limit is None or self._acquire_token(candidate, limit, now, slots=slots, poll=poll):
+                return candidate
+            return None
 
     def put_back(self, candidate: Candidate, *, busy_until: datetime | None = None) -> None:
         """The candidate was not claimed: the next one gets its token. `busy_until` is set when
@@ -128,10 +130,6 @@ class Admission:
                 self._held[key] = follower.task_id
             if not followers:
                 self._followers.pop(key, None)
-
-    def _pop_first_in_line(self) -> Candidate | None:
-        with self._lock:
-            return self._first_in_line.popleft() if self._first_in_line else None
 
     # -- keys --------------------------------------------------------------------------------------
 
@@ -166,24 +164,20 @@ class Admission:
 
     # -- tokens ------------------------------------------------------------------------------------
 
-    def _may_start(
-        self,
-        candidate: Candidate,
-        settings: QueueSettings,
-        now: datetime,
-        *,
-        slots: int,
-        poll: timedelta,
+    def _acquire_token(
+        self, candidate: Candidate, limit: RateLimit, now: datetime, *, slots: int, poll: timedelta
     ) -> bool:
-        limit, has_token = settings.dispatch.rate_limit, False
-        if limit is None:
-            return True
+        """Take a token for the candidate, which otherwise stays first in line."""
+        has_token = False
         try:
             has_token = self._use_token(now) or self._fetch_tokens(limit, now, slots)
         finally:
             if not has_token:
                 filled = max(limit.period / limit.count * limit.burst, _SHORTEST_WAIT)
-                self._wait_for_token(candidate, now + min(poll, filled))
+                self._on_deferred()
+                with self._lock:
+                    self._no_token_until = now + min(poll, filled)
+                    self._first_in_line.appendleft(candidate)
         return has_token
 
     def _use_token(self, now: datetime) -> bool:
@@ -212,13 +206,6 @@ class Admission:
         waiting = self._due_reader.waiting
         free = {candidate.concurrency_key for candidate in waiting} - busy - {None}
         return len(free) + sum(candidate.concurrency_key is None for candidate in waiting)
-
-    def _wait_for_token(self, candidate: Candidate, until: datetime) -> None:
-        """Keep the candidate first in line, and ask for no token before `until`."""
-        self._on_deferred()
-        with self._lock:
-            self._no_token_until = until
-            self._first_in_line.appendleft(candidate)
 
 
 class NoLimit:

@@ -12,8 +12,7 @@ from rdq_core.engine.ports import Handler
 
 
 class Execution:
-    """A handler's thread. `ended` is set when the thread is done, and `end` then says how; `changed`
-    is set with it.
+    """A handler's thread. When it is done, `ended` is true, `end` says how, and `changed` is set.
 
     A thread can't be killed: a handler that ignores its cancellation runs on as a daemon.
     """

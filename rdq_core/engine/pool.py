@@ -41,13 +41,14 @@ class Slots:
         self._lock = threading.Lock()
         self._running: Counter[str] = Counter()
 
-    def acquire(self, queue: str, limit: int) -> bool:
-        """Take one more slot, unless `limit` are taken."""
+    def acquire(self, queue: str, limit: int) -> int:
+        """Take one more slot, unless `limit` are taken. The number that was free, this one
+        included; 0 when none was.
+        """
         with self._lock:
-            if self._running[queue] >= limit:
-                return False
-            self._running[queue] += 1
-            return True
+            free = max(limit - self._running[queue], 0)
+            self._running[queue] += free > 0
+            return free
 
     def release(self, queue: str) -> None:
         """Give one slot back."""

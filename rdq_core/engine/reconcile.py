@@ -17,9 +17,7 @@ from rdq_core.engine.stopping import Stop
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """A named repair, bound to this host. It must be idempotent, and safe to run on several hosts at
-    once.
-    """
+    """A named repair, bound to this host. Idempotent, and safe to run on several hosts at once."""
 
     name: str
     call: Callable[[], object]

@@ -44,7 +44,7 @@ class Renewals:
         self.pages.extend((queue, (start + step) % shards, None) for step in range(shards))
 
     def step(self) -> None:
-        """Read and renew the next pages, within the bounds of one step. Never raises for storage."""
+        """Read and renew the next pages, within the bounds of a step. Never raises for storage."""
         looked_at = 0
         for _ in range(_QUERIES_A_STEP):
             if not self.pages or looked_at > _TASKS_A_STEP - _PAGE:

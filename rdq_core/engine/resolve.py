@@ -42,7 +42,7 @@ class Resolver:
         classified: ClassifiedOutcome,
         result: Result,
     ) -> Resolution:
-        """Record the attempt; complete, reschedule or dead-letter the task, by outcome and budget."""
+        """Record the attempt; complete, reschedule or dead-letter by its outcome and the budget."""
         now = self._clock.now()
         attempt = self._attempt(claim, classified, now)
         if classified.error is None:

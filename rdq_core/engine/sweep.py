@@ -184,7 +184,7 @@ class Scheduler:
                 if pool.changes == changes and self._is_done(next_look):
                     break
                 self._wait(next_look)
-            ran_out = self._has_run_out_of_time()
+            ran_out = self._limits.ends_at is not None and self._has_run_out_of_time()
             if self._presence is not None:
                 self._presence.end()
             # Read before the wait: until then a kick may have counted on this sweep.
@@ -252,9 +252,9 @@ class Scheduler:
         limit = settings.dispatch.concurrency
         # At most `limit` starts in one turn, or fast handlers would keep the other queues waiting.
         for _ in range(limit):
-            if self._is_over() or not self._slots.acquire(queue, limit):
+            if self._is_over() or not (free := self._slots.acquire(queue, limit)):
                 return None
-            if not self._fill_slot(admission, settings, free=limit - self._slots.taken(queue) + 1):
+            if not self._fill_slot(admission, settings, free):
                 now = self._clock.now()
                 self._note_upcoming(queue, admission.upcoming(now))
                 return admission.wakes_at(now)
@@ -264,8 +264,8 @@ class Scheduler:
         self._upcoming.pop(queue, None)
         return self._clock.now() + _CYCLE
 
-    def _fill_slot(self, admission: Admission, settings: QueueSettings, *, free: int) -> bool:
-        """Start the next candidate in the slot that was acquired, or release the slot."""
+    def _fill_slot(self, admission: Admission, settings: QueueSettings, free: int) -> bool:
+        """Start the next candidate in the slot that was acquired, one of `free`; or release it."""
         started = False
         try:
             candidate = self._next(admission, settings, free)
@@ -368,9 +368,8 @@ class Scheduler:
 
     def _has_run_out_of_time(self) -> bool:
         """Whether the end of the host's time, and not a stop, kept the sweep from work."""
-        if self._limits.ends_at is None or self._stop.requested:
-            return False
-        return self._is_out_of_time() or bool(self._out_of_time)
+        is_late = self._is_out_of_time() or bool(self._out_of_time)
+        return is_late and not self._stop.requested
 
     def _fits(self, settings: QueueSettings) -> bool:
         """Whether a handler that starts now is done when the host ends, at the latest."""
