@@ -51,7 +51,7 @@ class Removals:
         self._found_empty: dict[tuple[str, datetime | None], datetime] = {}
 
     def run(self) -> None:
-        """Look at every leaving queue whose time has come. Errors are reported, and stop nothing."""
+        """Look at every leaving queue whose time has come. Errors are reported and stop nothing."""
         try:
             queues = self._queues.all_stored()
         except (StoreFailed, Unavailable):

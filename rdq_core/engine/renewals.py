@@ -21,7 +21,7 @@ _QUERIES_A_STEP: Final = 20
 
 
 class Renewals:
-    """Looks through the overdue work of queues. One object a process: `pages` are still to be read."""
+    """Looks through the overdue work of queues. One object a process. `pages` are to be read."""
 
     def __init__(
         self, store: TaskStore, *, clock: Clock, jitter: Jitter, on_error: ErrorSink
