@@ -162,7 +162,7 @@ class ConfigInvalid(RdqError):
 
 
 class ConfigConflict(RdqError):
-    """Another caller has written the configuration since it was read. Read it again, then decide."""
+    """Another caller has written the configuration since it was read. Read it again and decide."""
 
     default_code = "config_conflict"
 

@@ -62,7 +62,7 @@ class ClassifiedOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What classification depends on: the handler's mapper, registered classes, the queue's globs."""
+    """What classification depends on: the handler's mapper, registered classes, queue globs."""
 
     mapper: OutcomeMapper | None = None
     classes: Mapping[type[BaseException], Outcome] = field(default_factory=dict)

@@ -21,7 +21,8 @@ _NODE_FRAME = re.compile(
     r"^\s*at (?:async )?(?P<function>[\w$.<>\[\] ]+) \((?P<file>[^()\n]+?):\d+:\d+\)$", re.MULTILINE
 )
 _JAVA_FRAME = re.compile(
-    r"^\s*at (?P<function>[\w$.<>/]+)\((?P<file>[\w$]+\.\w+|Native Method|Unknown Source)[^)\n]*\)$",
+    r"^\s*at (?P<function>[\w$.<>/]+)"
+    r"\((?P<file>[\w$]+\.\w+|Native Method|Unknown Source)[^)\n]*\)$",
     re.MULTILINE,
 )
 _FOREIGN: Final = (

@@ -160,7 +160,7 @@ def _expired(record: Mapping[str, Any]) -> Event | None:
 
 
 def _is_served_by_sweeper(settings: QueueSettings) -> bool:
-    """Whether the sweeper serves the queue. With host `any` it does if the queue names functions."""
+    """Whether the sweeper serves the queue: with host `any`, if the queue names functions."""
     is_shared = settings.host is Host.ANY and bool(settings.handlers)
     return not settings.paused and (settings.host is Host.SWEEPER or is_shared)
 

@@ -1,6 +1,7 @@
 """Reservations of the sweeps that a sweep starts: helpers while much is due, and a successor.
 
-    rdq.help.<queue>.<n>   helper n: acquired by the sweep that starts it, extended by itself, released at its end
+    rdq.help.<queue>.<n>   helper n: acquired by the sweep that starts it, extended by itself,
+                           released at its end
     rdq.next.<queue>       successor: acquired until the next scheduled sweep has begun
 
 The invariant: however many sweeps overlap, a queue has at most `max_sweepers` - 1 helpers, and one
@@ -32,7 +33,7 @@ class SweepReservations:
         self._on_error = on_error
 
     def acquire(self, name: str, *, lasts: timedelta = SCHEDULED_EVERY) -> bool:
-        """Reserve a name for a sweep that the caller is about to start. False when it is reserved."""
+        """Reserve a name for a sweep that is about to be started. False when it is reserved."""
         now = self._clock.now()
         try:
             return self._reservations.acquire(name, now=now, until=now + lasts)

@@ -44,7 +44,7 @@ MARGIN: Final = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True)
 class SweepOrder:
-    """What an event asks for. `queues` None are all that this function serves; `shards` None all."""
+    """What an event asks for: `queues`, None for all this function serves; `shards`, None all."""
 
     queues: tuple[str, ...] | None = None
     shards: tuple[int, ...] | None = None
