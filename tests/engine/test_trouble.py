@@ -1,4 +1,4 @@
-"""What goes wrong in one place of a sweep is told, gives back what it held, and stops nothing else."""
+"""An error in one part of a sweep is reported, releases what it held, and stops nothing else."""
 
 import threading
 from datetime import timedelta
@@ -81,7 +81,7 @@ def test_a_handler_whose_thread_cannot_be_started_is_released_without_an_attempt
     assert world.sweep().completed == 1
 
 
-def test_a_reconciler_whose_thread_cannot_be_started_is_told_and_tried_in_the_next_cycle(
+def test_a_reconciler_whose_thread_cannot_be_started_is_reported_and_tried_in_the_next_cycle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, ran = World(), []
@@ -145,7 +145,7 @@ def test_a_bug_in_a_store_costs_one_task_its_turn_and_no_slot(
     assert world.sweep().completed == 1
 
 
-def test_a_bug_while_settling_is_told_and_lets_the_next_of_its_key_start(
+def test_a_bug_while_settling_is_reported_and_lets_the_next_of_its_key_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World(dispatch={"concurrency": 1}, execution={"lease": "2s", "handler_timeout": "1s"})
@@ -169,7 +169,7 @@ def test_a_bug_while_settling_is_told_and_lets_the_next_of_its_key_start(
     ]
 
 
-def test_a_queue_whose_configuration_cannot_be_read_stops_nobody(
+def test_a_queue_whose_configuration_cannot_be_read_stops_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World()

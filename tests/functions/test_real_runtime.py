@@ -52,7 +52,10 @@ def test_what_rides_beside_a_payload_reaches_a_function(tmp_path: Path) -> None:
 
 
 def test_an_exception_is_kept_as_the_runtime_tells_it(tmp_path: Path) -> None:
-    code = "class CardDeclined(Exception): ...\n\ndef handler(event, context):\n    raise CardDeclined('no funds')\n"
+    code = (
+        "class CardDeclined(Exception): ...\n\n"
+        "def handler(event, context):\n    raise CardDeclined('no funds')\n"
+    )
     with RealFunction(tmp_path, code) as function:
         world = world_with(function, classification={"permanent": ["CardDeclined"]})
         task_id = swept(world)

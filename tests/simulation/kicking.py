@@ -1,10 +1,10 @@
-"""The kick, and the sweeps that it starts: no schedule comes but to mend what nobody could prevent.
+"""The kick and the sweeps that it starts. A scheduled sweep comes only after what it can't prevent.
 
-    a row turns PENDING ──► the stream ── late, twice, out of order ──► a kick ── books ──► a sweep, which ends
+    a row turns PENDING ──► the stream ── late, twice, out of order ──► a kick
+                                                                        └─ acquires ──► a sweep
 
-The invariant: when no record is under way, no start, and no sweep, then nothing is waiting that is
-due within a minute of having been written; unless somebody was killed who had taken it upon
-himself.
+The invariant: while no record, no start and no sweep is under way, no task waits that was due
+within a minute of having been written, unless the process that was to serve it was killed.
 """
 
 import random
