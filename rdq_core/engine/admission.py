@@ -107,6 +107,7 @@ class Admission:
         """
         key = candidate.concurrency_key
         with self._lock:
+            # Without a rate limit the count is never read.
             self._tokens += 1
             if key is not None and busy_until is not None:
                 self._forget_idle_keys()
@@ -182,6 +183,7 @@ class Admission:
 
     def _use_token(self, now: datetime) -> bool:
         with self._lock:
+            # `put_back` may have added to tokens that have expired.
             if self._tokens_until is None or now >= self._tokens_until:
                 self._tokens = 0
             has_one = self._tokens > 0

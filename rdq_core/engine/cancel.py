@@ -30,6 +30,7 @@ class Canceller:
         task = self._store.get(task_id)
         if task is None:
             raise TaskNotFound(f"no task {task_id}", task_id=task_id)
+        # The row may change after this read; the write's own condition decides.
         now = self._clock.now()
         cancelled = self._store.cancel(
             task_id, now=now, op_id=op_id, expires_at=now + self._task_ttl(task.queue)

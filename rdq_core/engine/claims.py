@@ -47,6 +47,8 @@ class Claimer:
         version can't read, and StoreFailed.
         """
         now, began = self._clock.now(), self._clock.monotonic()
+        # Made once: the store repeats the write with the same token, by which it recognises a
+        # success whose answer was lost.
         grant = Grant(
             token=self._ids.token(),
             now=now,
@@ -79,6 +81,8 @@ class Claimer:
         lapsed = self._store.lapsed(candidate, now=grant.now)
         if lapsed is None:
             return None
+        # In this order: a hand-over that was never adopted spends no budget, so it can't be the
+        # last attempt.
         if is_free(lapsed):
             return self._release(lapsed, grant)
         if lapsed.task.attempt_count + 1 >= settings.retry.max_attempts:
@@ -120,6 +124,7 @@ class Claimer:
         """
         unreached = once_more(lapsed.unreached, grant.now, handed_over=True)
         wait = delay(DISPATCH_BACKOFF, unreached.times, self._jitter.fraction())
+        # The row keeps the code alone; readers get the text from `failure_of` too.
         failure = failure_of(Code.UNAVAILABLE, None) or Failure(Code.UNAVAILABLE)
         due_at = next_attempt_at(grant.now, wait)
         if not self._store.release_lapsed(

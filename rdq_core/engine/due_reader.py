@@ -18,6 +18,9 @@ from rdq_core.errors import StoreFailed
 
 _Key = tuple[str, Status, int, datetime]
 _REMEMBERED: Final = 4096
+"""The most candidates that are remembered as returned. Forgetting one too early costs a claim that
+fails.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,7 @@ class DueReader:
         if self._looks_again_at is None or now >= self._looks_again_at:
             self._begin_look(settings, now, poll)
         while True:
+            # Entries left from an earlier call: if all of them turn out old, other queues go first.
             passed_over = bool(self._buffer)
             while self._buffer:
                 candidate = self._buffer.popleft()
@@ -104,6 +108,7 @@ class DueReader:
 
     def _begin_look(self, settings: QueueSettings, now: datetime, poll: timedelta) -> None:
         shards = settings.shards_ever
+        # All shards that have ever held tasks, not only today's `index_shards`.
         start = int(abs(self._jitter.fraction()) * shards) % shards
         unread = {cursor.shard for cursor in self._cursors if cursor.after is None}
         order = ((start + step) % shards for step in range(shards))
@@ -115,6 +120,7 @@ class DueReader:
     def _read(
         self, cursor: _Cursor, settings: QueueSettings, until: datetime, poll: timedelta
     ) -> None:
+        # Taken before the read: what becomes due meanwhile is noted as upcoming, and not missed.
         now = self._clock.now()
         try:
             page = self._store.candidates(
@@ -175,6 +181,8 @@ class DueReader:
         self._forget_old(now)
         # Removed first, so that the dict stays ordered by age.
         self._returned.pop(key, None)
+        # The index may lag a claim: DynamoDB's global secondary indexes are eventually consistent,
+        # usually within a second.
         self._returned[key] = now + max(poll, timedelta(seconds=1))
         return True
 

@@ -46,6 +46,7 @@ class EffectiveSettings:
             return settings
 
     def _report_suspended(self, settings: QueueSettings) -> None:
+        # Once per revision: settings are read each second.
         revision = (settings.queue, settings.revision)
         if revision in self._reported:
             return

@@ -75,6 +75,7 @@ def event_of(name: EventName, task: Task, **details: Any) -> Event:
 
 def trace_id(headers: Mapping[str, str]) -> str | None:
     """The trace id in a W3C `traceparent` header; None when it is absent or malformed."""
+    # W3C Trace Context: version-traceid-parentid-flags; an all-zero id is invalid.
     parts = headers.get("traceparent", "").split("-")
     well_formed = len(parts) >= _TRACEPARENT_PARTS and _TRACE_ID.fullmatch(parts[1])
     return parts[1] if well_formed else None

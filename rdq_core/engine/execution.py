@@ -81,6 +81,7 @@ class Execution:
             waiting, self._on_end = self._on_end, []
         for call in waiting:
             call()
+        # Last, so that a run that is woken by it sees `ended`.
         self._changed.set()
 
     async def _call_async(self) -> Any:

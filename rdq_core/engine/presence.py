@@ -38,6 +38,7 @@ class Presence:
     def keep(self, queue: str, *, is_at_work: bool) -> None:
         """After each look at a queue: announce the sweep, or withdraw the announcement."""
         now = self._clock.now()
+        # Only this dict is shared: announcements are written by the scheduler's thread alone.
         with self._lock:
             worked_at = self._worked_at.get(queue)
         if is_at_work or (worked_at is not None and now - worked_at < _ANNOUNCED_EVERY):

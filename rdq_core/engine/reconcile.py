@@ -87,6 +87,7 @@ class _ReconcilerRun:
         """Start it; the event that its end sets. None when it still runs from an earlier cycle, or
         the system has no thread for it.
         """
+        # No lock: only the sweep's thread starts, and the other thread only ever clears the flag.
         if self._is_running:
             return None
         self._is_running = True

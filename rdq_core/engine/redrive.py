@@ -37,6 +37,8 @@ class Redriver:
                 task_id=entry.task_id,
                 hint="find out why it keeps dying, or use --force",
             )
+        # `op_id` is stored with the row, so that a repetition after a lost answer redrives no later
+        # death.
         task = self._store.redrive(
             entry, edit, now=self._clock.now(), op_id=op_id, shards=settings.index_shards
         )

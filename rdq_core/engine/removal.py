@@ -10,6 +10,7 @@ the table, so a queue is read twice, and tombstones are looked at again later.
 """
 
 import threading
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -52,14 +53,7 @@ class Removals:
 
     def run(self) -> None:
         """Look at every leaving queue whose time has come. Errors are reported and stop nothing."""
-        try:
-            queues = self._queues.all_stored()
-        except (StoreFailed, Unavailable):
-            # The sweep reports a configuration that it can't read by itself.
-            return
-        for stored in queues.values():
-            if not stored.is_leaving:
-                continue
+        for stored in self._leaving():
             try:
                 self._look(stored)
             except (CorruptItem, ConfigInvalid, QueueNotFound, StoreFailed, Unavailable) as error:
@@ -79,6 +73,13 @@ class Removals:
             return False
         sleeper.wait(threading.Event(), BETWEEN_READINGS / timedelta(seconds=1))
         return self._is_empty(stored) and self._end(stored)
+
+    def _leaving(self) -> Iterator[StoredQueue]:
+        try:
+            stored = self._queues.all_stored()
+        except (StoreFailed, Unavailable):  # the sweep reports that it can't read a configuration
+            return
+        yield from (queue for queue in stored.values() if queue.is_leaving)
 
     def _look(self, stored: StoredQueue) -> None:
         reading = (stored.queue, stored.deleting_at)

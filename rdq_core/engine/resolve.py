@@ -43,6 +43,7 @@ class Resolver:
         result: Result,
     ) -> Resolution:
         """Record the attempt; complete, reschedule or dead-letter by its outcome and the budget."""
+        # One reading for the attempt's end, the backoff and the retention, so that they agree.
         now = self._clock.now()
         attempt = self._attempt(claim, classified, now)
         if classified.error is None:
@@ -56,6 +57,7 @@ class Resolver:
                 return self._fail_for_good(task, claim, settings, classified, attempt)
             self._emit_end(EventName.SUCCEEDED, task, claim, classified, attempt)
             return Resolution.COMPLETED
+        # From the claim, and not from the loaded task: the claim's condition has checked its row.
         budget_left = claim.task.attempt_count + 1 < settings.retry.max_attempts
         if classified.outcome is Outcome.RETRYABLE_FAILURE and budget_left:
             return self._reschedule(task, claim, settings, classified, attempt)
@@ -149,6 +151,8 @@ class Resolver:
             else delay_with_floor(policy, failures, jitter, classified.not_before - now)
         )
         due_at = next_attempt_at(now, wait)
+        # If this write is in doubt and fails, no event is emitted: the lease lapses, and the next
+        # claim shows which of the two has happened.
         self._store.reschedule(claim, attempt, _failure(attempt.error), due_at=due_at)
         self._emit_end(
             EventName.RETRY_SCHEDULED,

@@ -22,6 +22,9 @@ DISPATCH_BACKOFF: Final = BackoffPolicy(
 )
 """The waits of a task whose function could not be reached."""
 _FREE_HAND_OVERS: Final = 4
+"""Hand-overs in a row that may lapse without an attempt. Later ones count, or a task that kills its
+function would be handed over for ever.
+"""
 
 
 class Undelivered(Exception):
@@ -52,6 +55,7 @@ class Router:
         """The handler of a ref: the host's own registry first, then the queue's `handlers`. None
         when the ref is unroutable.
         """
+        # A handler of this host needs no request, so it goes before a function.
         own = self.handlers.find(ref)
         if own is not None or self.invoker is None or ref not in settings.handlers:
             return own

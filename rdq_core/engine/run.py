@@ -196,6 +196,7 @@ class _TaskRun:
 
     def to_result(self) -> RunResult:
         """Run the handler, unless something before it ends the run."""
+        # Loaded after the claim: a body that was edited since the index was read is the new one.
         try:
             self.task = self._parts.store.load(self._claim)
         except CorruptItem as corrupt:
@@ -266,11 +267,13 @@ class _TaskRun:
         every = self._settings.execution.heartbeat_every
         next_beat = None if every is None else self._claim.claimed_at + every
         while True:
+            # Cleared before the state is read, so that no change in between is missed.
             changed.clear()
             now = self._clock.now()
             if execution.ended or self._is_given_up(cancellation, execution, deadline, now):
                 return
             if every is not None and next_beat is not None and now >= next_beat:
+                # From now, not from the last due time: after a pause one heartbeat is enough.
                 next_beat = now + every
                 self._beat(cancellation, execution)
                 continue
@@ -279,6 +282,7 @@ class _TaskRun:
                 for moment in (deadline, next_beat, self._stop.deadline)
                 if moment is not None
             )
+            # A millisecond at least: times are cut to milliseconds, so `until` may equal `now`.
             self._parts.sleeper.wait(changed, max((until - now) / timedelta(seconds=1), 0.001))
 
     def _is_given_up(

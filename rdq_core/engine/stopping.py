@@ -37,13 +37,17 @@ class Stop:
             self.deadline = min(
                 (each for each in (deadline, self.deadline) if each is not None), default=None
             )
+            # Set before the watchers are woken: each of them reads `requested` next.
             self._requested.set()
             for watcher in tuple(self._watchers):
                 watcher.set()
 
     @contextlib.contextmanager
     def waking(self, event: threading.Event) -> Iterator[None]:
-        """Have `event` set when the stop is requested, for as long as the context lasts."""
+        """Have `event` set when the stop is requested, for as long as the context lasts.
+
+        It is not set for an earlier request: check `requested` after entering, before each wait.
+        """
         with self._lock:
             self._watchers.add(event)
         try:
@@ -78,6 +82,7 @@ class Cancellation:
     def cancel(self, reason: CancelReason) -> None:
         """Ask the handler to stop. The first reason stays."""
         with self.lock:
+            # The reason comes first: a handler that sees `requested` may read it at once.
             self.reason = self.reason or reason
             self.requested.set()
 

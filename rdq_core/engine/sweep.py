@@ -177,6 +177,7 @@ class Scheduler:
         pool = self._pool
         with self._stop.waking(pool.changed):
             while not self._is_over():
+                # Cleared before the look, so that what ends during it shortens the next wait.
                 pool.changed.clear()
                 changes = pool.changes
                 next_look = self._look()
@@ -421,6 +422,7 @@ class Scheduler:
     def _wait_for_runs(self) -> None:
         while True:
             self._pool.changed.clear()
+            # Handlers are asked to stop only now: until the deadline they may still finish.
             if self._limits.ends_at is not None and self._is_out_of_time():
                 self._stop.request(deadline=self._limits.ends_at)
             if not self._pool.is_at_work:
