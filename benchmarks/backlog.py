@@ -1,6 +1,4 @@
-"""A sweep of a queue that has fallen behind: the requests that its claims take, whatever is due
-behind them.
-"""
+"""The requests of a sweep over a queue with a backlog, which must not grow with the backlog."""
 
 from collections import Counter
 from datetime import datetime, timedelta
@@ -20,11 +18,10 @@ _STORED: Final = 200
 
 
 class Behind:
-    """A DynamoDB client whose due index can go on, behind what is stored, with as many entries as
-    it takes.
+    """A DynamoDB client whose due index shows any number of made-up entries after the stored ones.
 
-    No engine for tests could hold them: each query of moto or ministack goes through the whole
-    table. It counts the requests, and the index entries that they were answered.
+    No test engine could store that many: each query of moto or ministack scans the whole table.
+    Counts the requests, and the index entries that they returned.
     """
 
     def __init__(self, client: Any) -> None:
@@ -35,24 +32,24 @@ class Behind:
         self.entries_read = 0
 
     def fall_behind(self, unstored: int, due_at: datetime) -> None:
-        """From now on each shard has so many entries more, due at this moment; count from nothing."""
+        """Add `unstored` entries to each shard, due at `due_at`, and reset the counts."""
         self._unstored, self._due_at = unstored, to_millis(due_at)
         self.requests.clear()
         self.entries_read = 0
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._client, name)
-        if not callable(found) or name in ("exceptions", "meta"):
-            return found
+        attribute = getattr(self._client, name)
+        if not callable(attribute) or name in ("exceptions", "meta"):
+            return attribute
 
         def call(**request: Any) -> Any:
             self.requests[name] += 1
-            return found(**request)
+            return attribute(**request)
 
         return call
 
     def query(self, **request: Any) -> Any:
-        """Stored entries first, which are the oldest, then the others."""
+        """The stored entries, which are the oldest, then the made-up ones."""
         self.requests["query"] += 1
         if request.get("IndexName") != DUE_INDEX:
             return self._client.query(**request)
@@ -83,7 +80,7 @@ def _entry(number: int, due_at: int) -> dict[str, Any]:
 
 
 def sweep_of(client: Any, due: int) -> Behind:
-    """The client after a sweep that has claimed and completed 100 tasks of so many that are due."""
+    """The client, after a sweep that claimed and completed 100 of `due` tasks."""
     behind = Behind(client)
     local = on_tables(behind, {QUEUE: {"index_shards": SHARDS}})
     for _ in range(_STORED):

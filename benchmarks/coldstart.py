@@ -1,12 +1,11 @@
-"""What rdq adds to a submitter's cold start: time and memory over bare boto3, in fresh interpreters
-of one run.
+"""What rdq adds to a submitter's cold start: time and memory compared with bare boto3.
 
     python benchmarks/coldstart.py [ROUNDS]
 
-Three programs take turns, each from its first import to the answer of its first write, on a moto
-server of this process: boto3 alone, an rdq submit whose id is derived from a key, and one that
-mints its id. The medians are compared, since single runs on a busy machine say little. Goals: 1.15
-without minting, 1.3 with. Needs Linux.
+Three programs take turns, each in a fresh interpreter, from its first import to the answer of its
+first write, on a moto server in this process: boto3 alone, an rdq submit whose id is derived from a
+key, and one whose id is generated. Medians are compared, because single runs on a busy machine say
+little. Goals: 1.15 with a key, 1.3 with a generated id. Needs Linux.
 """
 
 import os
@@ -32,7 +31,7 @@ start = time.perf_counter()
 {program}
 elapsed = time.perf_counter() - start
 import re
-# Not getrusage: its maximum starts at what the parent process had.
+# Not getrusage: its maximum starts at the parent process's.
 print(elapsed, re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1])
 """
 BARE: Final = """
@@ -68,7 +67,7 @@ class Start(NamedTuple):
 
 @contextmanager
 def an_engine() -> Iterator[dict[str, str]]:
-    """The environment of a program that works on a moto server with the queue `billing`."""
+    """The environment for a program, with a moto server that has the queue `billing`."""
     keys = {
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
@@ -83,7 +82,7 @@ def an_engine() -> Iterator[dict[str, str]]:
 
 
 def measure(program: str, environment: dict[str, str]) -> Start:
-    """One start of a program in an interpreter of its own."""
+    """Start a program once, in a fresh interpreter."""
     answer = subprocess.run(
         [sys.executable, "-c", FRAME.format(program=program)],
         env=environment,
@@ -96,14 +95,11 @@ def measure(program: str, environment: dict[str, str]) -> Start:
 
 
 def medians(rounds: int) -> dict[str, Start]:
-    """The median start of each program; they take turns, so that whatever else the machine does
-    hits all of them.
-    """
+    """The median start of each program. They take turns, so that other load hits all of them."""
     starts: dict[str, list[Start]] = {name: [] for name in PROGRAMS}
     with an_engine() as environment:
-        for name, program in PROGRAMS.items():  # nobody pays for files that nobody has read yet
+        for program in PROGRAMS.values():  # once unmeasured, so that all files are cached
             measure(program, environment)
-            starts[name].clear()
         for _ in range(rounds):
             for name, program in PROGRAMS.items():
                 starts[name].append(measure(program, environment))
@@ -115,16 +111,16 @@ def medians(rounds: int) -> dict[str, Start]:
 
 def main() -> int:
     """Print the medians and their ratios; 1 when a goal is missed."""
-    found = medians(int(sys.argv[1]) if len(sys.argv) > 1 else 15)
-    bare = found["boto3"]
+    results = medians(int(sys.argv[1]) if len(sys.argv) > 1 else 15)
+    bare = results["boto3"]
     print(f"{'':8} {'ms':>7} {'ratio':>6} {'MiB':>7} {'ratio':>6}  goal")
-    for name, start in found.items():
+    for name, start in results.items():
         goal = GOALS.get(name)
         print(
             f"{name:8} {start.seconds * 1000:7.0f} {start.seconds / bare.seconds:6.2f} "
             f"{start.kilobytes / 1024:7.1f} {start.kilobytes / bare.kilobytes:6.2f}  {goal or ''}"
         )
-    return int(any(found[name].seconds > goal * bare.seconds for name, goal in GOALS.items()))
+    return int(any(results[name].seconds > goal * bare.seconds for name, goal in GOALS.items()))
 
 
 if __name__ == "__main__":

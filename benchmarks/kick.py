@@ -1,11 +1,10 @@
-"""How soon a task starts on Lambda: from its due time to its claim, by way of the stream, the kick
-and the sweeper.
+"""How soon a task starts on Lambda: the time from due to claimed, through stream, kick and sweeper.
 
     python -m benchmarks.kick [samples]
 
-The functions run on ministack as processes of this machine, warm. Each task is submitted when no
-sweep is awake, so it costs a kick and an invocation; those that come while a sweep is awake are
-found by its next look, within a second.
+The functions run on ministack, as warm processes of this machine. Each task is submitted while no
+sweep is announced, so it takes a kick and an invocation. A task submitted during a sweep is found
+by its next look, within a second.
 """
 
 import statistics
@@ -23,7 +22,7 @@ from tests.support.ministack import Ministack
 
 QUEUE: Final = "billing"
 FUNCTION: Final = "def handler(event, context):\n    return None\n"
-ASLEEP_AFTER: Final = 5.0
+SWEEP_ENDS_WITHIN: Final = 5.0
 PATIENCE: Final = 60.0
 TIMES: Final = {"handler_timeout": "2m", "lease": "10m"}
 
@@ -43,12 +42,12 @@ def main(samples: int) -> None:
         sweeper = shop.deploy("rdq-sweeper", "functions.sweeper.handler")
         shop.deploy("rdq-kick", "functions.kick.handler", RDQ_SWEEPER_FUNCTION=sweeper)
         shop.follow_the_stream("rdq-kick")
-        list(lateness(shop, 2, timedelta(0)))  # the functions are warm then
+        list(lateness(shop, 2, timedelta(0)))  # warms the functions up
         for name, delay in (
             ("due at submit", timedelta(0)),
             ("due two seconds later", timedelta(seconds=2)),
         ):
-            tell(name, sorted(lateness(shop, samples, delay)))
+            report(name, sorted(lateness(shop, samples, delay)))
 
 
 def lateness(shop: Deployment, samples: int, delay: timedelta) -> Iterator[float]:
@@ -60,15 +59,13 @@ def lateness(shop: Deployment, samples: int, delay: timedelta) -> Iterator[float
             time.sleep(0.05)
         due_at = shop.rdq.get(receipt.id).created_at + delay
         yield (attempts[0].started_at - due_at) / timedelta(milliseconds=1)
-        time.sleep(ASLEEP_AFTER)
+        time.sleep(SWEEP_ENDS_WITHIN)
 
 
-def tell(name: str, found: list[float]) -> None:
-    """One line."""
-    worst = found[max(int(len(found) * 0.95) - 1, 0)]
-    print(
-        f"{name:24} median {statistics.median(found):6.0f} ms   95% {worst:6.0f} ms   of {len(found)}"
-    )
+def report(name: str, millis: list[float]) -> None:
+    """Print one line."""
+    p95, median = millis[max(int(len(millis) * 0.95) - 1, 0)], statistics.median(millis)
+    print(f"{name:24} median {median:6.0f} ms   95% {p95:6.0f} ms   of {len(millis)}")
 
 
 if __name__ == "__main__":

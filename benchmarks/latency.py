@@ -1,17 +1,17 @@
-"""How late rdq starts work, what it asks for when idle, and what a task costs, beside two that a
-Python user may know.
+"""How late rdq starts tasks, its requests when idle, and its cost per task, next to Procrastinate
+and Celery.
 
     .venv/bin/python benchmarks/latency.py [--peers PYTHON] [--quick]
 
-rdq runs on ministack, Procrastinate on PostgreSQL and Celery on Redis, each as `worker` processes
-of its own with handlers that do nothing but note the time. The servers are started here, on
-127.0.0.1 and in folders that are removed afterwards. `--peers` is the Python of an environment that
-has procrastinate, psycopg and celery[redis]; without it one is made for this run. A peer whose
-server or package is missing is left out, and the result says so.
+rdq runs on ministack, Procrastinate on PostgreSQL and Celery on Redis, each in its own `worker`
+processes with handlers that only record the time. The servers are started here, on 127.0.0.1 and in
+folders that are removed afterwards. `--peers` is the Python of an environment with procrastinate,
+psycopg and celery[redis]; without it one is made for this run. A peer whose server or package is
+missing is left out, and the result says so.
 
-ministack is a test server in Python and no AWS: rdq's rates below are its rates. What carries over
-are the shape of the latency (a poll, or a due time that is known), the requests, and the worker's
-own CPU time per task.
+ministack is a test server written in Python, not AWS: rdq's rates here are its rates. The shape of
+the latency (a poll, or a known due time), the number of requests, and the worker's own CPU time per
+task apply to AWS too.
 """
 
 import argparse
@@ -48,7 +48,7 @@ TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Run:
-    """One worker of a contender, and what its handlers note."""
+    """One worker of a contender, and the times that its handlers record."""
 
     contender: Contender
     marks: Path
@@ -80,7 +80,7 @@ class Run:
             self.contender.submit(count, gap, delay), cwd=APPS, env=self.environment, check=True
         )
 
-    def noted(self) -> list[tuple[float, float]]:
+    def recorded(self) -> list[tuple[float, float]]:
         if not self.marks.exists():
             return []
         lines = self.marks.read_text().splitlines()
@@ -88,15 +88,15 @@ class Run:
 
     def wait_for(self, count: int) -> None:
         give_up = time.monotonic() + PATIENCE
-        while len(self.noted()) < count:
+        while len(self.recorded()) < count:
             if time.monotonic() > give_up:
                 raise RuntimeError(
-                    f"{self.contender.name}: {len(self.noted())} of {count} tasks ran"
+                    f"{self.contender.name}: {len(self.recorded())} of {count} tasks ran"
                 )
             time.sleep(0.01)
 
     def cpu_seconds(self) -> float:
-        """Of the worker and all processes below it, so far."""
+        """CPU time so far of the worker and its child processes."""
         assert self.process is not None
         return sum(_cpu_of(pid) for pid in _family(self.process.pid))
 
@@ -118,9 +118,7 @@ def _cpu_of(pid: int) -> float:
 
 @dataclass
 class Result:
-    """What one contender did, by the name of the measure: milliseconds, requests a minute, tasks a
-    second.
-    """
+    """The measures of one contender by name: milliseconds, requests a minute, tasks a second."""
 
     name: str
     measures: dict[str, float] = field(default_factory=dict)
@@ -132,7 +130,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def measure(contender: Contender, folder: Path, samples: int, tasks: int, idle: float) -> Result:
-    """All that is measured of one contender."""
+    """Take every measure of one contender."""
     result = Result(contender.name)
     contender.fresh()
     with Run(contender, _new_file(folder)) as run:
@@ -149,11 +147,11 @@ def measure(contender: Contender, folder: Path, samples: int, tasks: int, idle: 
 
 
 def lateness(run: Run, kind: str, samples: int, *, delay: float) -> dict[str, float]:
-    """How long after its due time a task starts, while the worker has nothing else to do."""
-    before = len(run.noted())
+    """How long after its due time a task starts on an otherwise idle worker."""
+    before = len(run.recorded())
     run.submit(samples, gap=0.1, delay=delay)
     run.wait_for(before + samples)
-    late = [(started - due) * 1000 for started, due in run.noted()[before:]]
+    late = [(started - due) * 1000 for started, due in run.recorded()[before:]]
     return {f"{kind}, p{percent}, ms": quantile(late, percent / 100) for percent in (50, 95, 99)}
 
 
@@ -164,16 +162,14 @@ def requests_a_minute(contender: Contender, idle: float) -> float:
 
 
 def rate(run: Run, tasks: int) -> dict[str, float]:
-    """A backlog that is there before the worker starts, from the first handler's start to the last
-    one's.
-    """
+    """How fast a worker drains a backlog, from the first handler's start to the last one's."""
     run.submit(tasks)
     with run:
         run.wait_for(1)
-        cpu, first = run.cpu_seconds(), len(run.noted())
+        cpu, first = run.cpu_seconds(), len(run.recorded())
         run.wait_for(tasks)
         cpu = run.cpu_seconds() - cpu
-        started = sorted(moment for moment, _ in run.noted())
+        started = sorted(moment for moment, _ in run.recorded())
     return {
         f"tasks a second, {run.concurrency} at once": (tasks - 1)
         / max(started[-1] - started[0], 1e-6),
@@ -186,7 +182,7 @@ def _new_file(folder: Path) -> Path:
 
 
 def table(results: Sequence[Result]) -> str:
-    """One row a measure; in brackets how many times the first column's."""
+    """One row per measure; in brackets the ratio to the first column."""
     lines = [
         "| | " + " | ".join(result.name for result in results) + " |",
         "|---|" + "---:|" * len(results),
@@ -219,12 +215,12 @@ def version_of(python: str, package: str) -> str:
 
 
 def peers(stack: ExitStack, given: str | None, folder: Path) -> tuple[list[Contender], list[str]]:
-    """The peers that this machine has, and their versions. What is missing is said."""
-    found: list[Contender] = []
+    """The peers available on this machine, and their versions. Missing ones are reported."""
+    available: list[Contender] = []
     versions: list[str] = []
     python = peers_python(given, folder)
     if python is None:
-        return found, versions
+        return available, versions
     for server, kind, package in (
         (postgres, Procrastinate, "procrastinate"),
         (redis, Celery, "celery"),
@@ -233,17 +229,16 @@ def peers(stack: ExitStack, given: str | None, folder: Path) -> tuple[list[Conte
         home.mkdir()
         try:
             version = version_of(python, package)
-            found.append(kind(python, stack.enter_context(server(home))))
+            available.append(kind(python, stack.enter_context(server(home))))
             versions.append(f"{package} {version}")
         except (RuntimeError, OSError, subprocess.CalledProcessError) as missing:
             print(f"{kind.__name__} is left out: {missing}", file=sys.stderr)
-    return found, versions
+    return available, versions
 
 
 def main() -> None:
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # the servers end with it, as they do by Ctrl-C
+    # SIGTERM raises KeyboardInterrupt, as Ctrl-C does, so that the servers are ended.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -260,7 +255,7 @@ def main() -> None:
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rdq-bench-")))
-        folder.chmod(0o755)  # PostgreSQL's own user goes through it
+        folder.chmod(0o755)  # for PostgreSQL, which runs as a user of its own
         endpoint, accounts = stack.enter_context(Ministack()).endpoint_url, iter(range(1, 1000))
         others, versions = peers(stack, chosen.peers, folder)
         ours: list[Contender] = [Rdq(endpoint, folder, poll, accounts) for poll in ("1s", "100ms")]

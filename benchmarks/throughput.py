@@ -1,12 +1,11 @@
-"""How many tasks a second, and how much of the client's processor each takes, beside the obvious
-design in one run.
+"""Tasks a second and client CPU time per task, compared with the obvious design.
 
     python -m benchmarks.throughput [TASKS]
 
-Both work on the same ministack on this machine, one after the other, in the same numbers of threads
-and processes. The obvious design is written as most people would, with boto3's Table resource.
+Both run on ministack on this machine, one after the other, with the same numbers of threads and
+processes. The obvious design is what most people would write, with boto3's Table resource.
 ministack is one Python process and the bottleneck of every rate here: the rates compare the designs
-and say nothing of DynamoDB, the processor times do.
+and say nothing about DynamoDB, unlike the CPU times.
 """
 
 import itertools
@@ -41,12 +40,12 @@ TABLES: Final = Tables("rdq-tasks", "rdq-dlq", "rdq-control", "rdq-audit")
 REGION: Final = "us-east-1"
 SHARDS: Final = 4
 TASKS: Final = 160
-NOBODY: Final = {
+CREDENTIALS: Final = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
     "AWS_DEFAULT_REGION": REGION,
 }
-"""Credentials that are good for ministack alone, for this process and its children."""
+"""Credentials that only ministack accepts, for this process and its children."""
 PAYLOAD: Final = b'{"order":17,"amount":"12.50"}' * 10
 SHAPES: Final = ((1, 1), (1, 4), (1, 16), (2, 1), (4, 1))
 """Processes, and threads in each."""
@@ -54,7 +53,7 @@ STEPS: Final = ("submit", "claim", "complete")
 
 
 class Client(Protocol):
-    """One design's client, as one process has it. Safe between threads."""
+    """The client of one design in one process. Safe between threads."""
 
     def submit(self, task_id: str) -> None: ...
     def claim(self, task_id: str) -> None: ...
@@ -62,7 +61,7 @@ class Client(Protocol):
 
 
 class RdqClient:
-    """rdq's store, on the client that rdq makes for itself."""
+    """rdq's store, on rdq's own DynamoDB client."""
 
     def __init__(self, url: str) -> None:
         self._clock = SystemClock()
@@ -90,7 +89,7 @@ class RdqClient:
             created_at=now,
         )
         stored = self._store.submit(task, shards=SHARDS).task
-        # What a page of the index, which serves many claims, would say.
+        # As a page of the index would show it; one page serves many claims.
         self._seen[task_id] = Candidate(
             task_id=task_id,
             queue=QUEUE,
@@ -123,7 +122,7 @@ class RdqClient:
 
 
 class ObviousClient:
-    """The obvious design, by boto3's Table resource."""
+    """The obvious design, with boto3's Table resource."""
 
     def __init__(self, url: str) -> None:
         self._table: Any = boto3.resource("dynamodb", endpoint_url=url, region_name=REGION).Table(
@@ -170,16 +169,14 @@ CLIENTS: Final[dict[str, Callable[[str], Client]]] = {"rdq": RdqClient, "obvious
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one process has done: tasks a second of each step, and processor milliseconds a task in
-    all.
-    """
+    """The results of one process: tasks a second of each step, and CPU milliseconds per task."""
 
     rates: tuple[float, ...]
     cpu_millis: float
 
 
 def share(design: str, url: str, first: int, tasks: int, threads: int) -> Share:
-    """Every step of so many tasks, in this process."""
+    """Do every step of `tasks` tasks in this process."""
     client = CLIENTS[design](url)
     ids = [encode_id(number) for number in range(first, first + tasks)]
     warm = encode_id(first + tasks)
@@ -197,7 +194,7 @@ def share(design: str, url: str, first: int, tasks: int, threads: int) -> Share:
 def run(
     design: str, url: str, processes: int, threads: int, tasks: int, numbers: Iterable[int]
 ) -> Share:
-    """So many processes side by side: their rates together, their processor time on average."""
+    """Run the processes side by side: the sum of their rates, the mean of their CPU times."""
     each = tasks // processes
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         waiting = [
@@ -212,19 +209,17 @@ def run(
 def main(arguments: Sequence[str]) -> int:
     """Print the table."""
     tasks = int(arguments[0]) if arguments else TASKS
-    os.environ.update(NOBODY)
+    os.environ.update(CREDENTIALS)
     numbers = itertools.count(1, 100_000)
     rows = []
     for processes, threads in SHAPES:
         for design in CLIENTS:
-            with Ministack() as server:  # anew, because it gets slower as its tables grow
+            with Ministack() as server:  # a new one, because it gets slower as its tables grow
                 prepare(server.endpoint_url)
                 done = run(design, server.endpoint_url, processes, threads, tasks, numbers)
             rates = (f"{rate:,.0f}" for rate in done.rates)
             rows.append((design, processes, threads, *rates, f"{done.cpu_millis:.2f}"))
-    print(
-        f"\ntasks a second at each step, and the client's processor time for all three ({tasks} tasks)\n"
-    )
+    print(f"\ntasks a second at each step, and client CPU time for all three ({tasks} tasks)\n")
     show(("design", "processes", "threads", *STEPS, "CPU ms a task"), rows)
     return 0
 

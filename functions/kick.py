@@ -1,13 +1,16 @@
-"""The kick: starts sweeps for work that becomes due before the next schedule. Handlers
-`functions.kick.handler`, and `functions.kick.clean_up` for rows that were removed or replaced.
+"""The kick function: starts sweeps for work that becomes due before the next scheduled one.
 
-Event: batches of the tasks table's stream, new and old images. Two mappings, and a function for
-each:
+Handlers: `functions.kick.handler`, and `functions.kick.clean_up` for rows that were removed or
+replaced.
 
-    handler     rows that turned PENDING: filter `dynamodb.NewImage.status.S` = PENDING; bisect on error, no record
-                older than 60 seconds
-    clean_up    `eventName` = REMOVE, and `dynamodb.OldImage.status.S` in SUCCEEDED, DEAD, CANCELLED with
-                `dynamodb.NewImage.status.S` = PENDING; a long age limit: mass expiry must not be lost
+Event: batches of the tasks table's stream, new and old images. Two event source mappings, with a
+function for each:
+
+    handler     rows that turned PENDING: filter `dynamodb.NewImage.status.S` = PENDING;
+                bisect on error, no record older than 60 seconds
+    clean_up    `eventName` = REMOVE, and `dynamodb.OldImage.status.S` in SUCCEEDED, DEAD,
+                CANCELLED with `dynamodb.NewImage.status.S` = PENDING;
+                a long age limit: mass expiry must not be lost
 
 A batch that fails is delivered again; records that come twice or late do no harm.
 
@@ -29,12 +32,12 @@ _kick = KickFunction(_host)
 
 
 def handler(event: Any, _context: Any) -> dict[str, Any]:
-    """Start a sweep where one is needed; the queues that it is for."""
+    """Start a sweep if one is needed, and return its queues."""
     with _host.invocation():
         return {"started": _kick.kick(event)}
 
 
 def clean_up(event: Any, _context: Any) -> None:
-    """Delete what rows that are gone have left behind."""
+    """Delete what removed rows have left behind."""
     with _host.invocation():
         _kick.clean_up(event)

@@ -4,20 +4,20 @@
     ├── InputInvalid      a value given by the caller is refused; nothing was stored
     ├── OutputInvalid     a stored result does not fit the definition that reads it
     ├── TaskNotFound      no task has this id (or it is another definition's)
-    ├── QueueNotFound     no configuration has this queue name
+    ├── QueueNotFound     no queue of this name is configured
     ├── TaskConflict      the task exists, in a state that forbids the request
     ├── LeaseLost         the claim is no longer ours; nothing was changed
-    ├── StaleCursor       the page cursor is not ours, or is another query's
-    ├── StoreFailed       storage did not answer; `may_have_happened` tells what is known
+    ├── StaleCursor       the page cursor was altered, or belongs to another query
+    ├── StoreFailed       storage did not answer; see `may_have_happened`
     ├── Unavailable       no store or runtime is reachable from here
-    ├── CorruptItem       a stored item cannot be read; it was set aside untouched
+    ├── CorruptItem       a stored item cannot be read; it is left as it is
     ├── ConfigInvalid     queue configuration is refused; nothing was stored
-    ├── ConfigConflict    somebody wrote the configuration since it was read
+    ├── ConfigConflict    the configuration was written by another caller since it was read
     └── NotRegistered     no handler or definition has this name here
 
-`Abort`, `Retryable` and `RetryAfter` are signals of a handler and live in
-`rdq_core.domain.outcome`: they are no errors. Messages name fields, ids, sizes and limits, never a
-payload or a header's value.
+`Abort`, `Retryable` and `RetryAfter`, which a handler raises, are signals and not errors: see
+`rdq_core.domain.outcome`. Messages name fields, ids, sizes and limits, never a payload or a
+header's value.
 """
 
 from typing import Any, ClassVar
@@ -27,7 +27,7 @@ class RdqError(Exception):
     """The root of rdq's errors.
 
     `code` is stable across releases and safe to branch on; the message is for people and may
-    change. `hint` says what to do next, or is None; a traceback shows it too.
+    change. `hint` says what to do next, or is None; tracebacks show it too.
     """
 
     default_code: ClassVar[str] = "internal"
@@ -56,7 +56,7 @@ class RdqError(Exception):
 class InputInvalid(RdqError):
     """A value given by the caller is refused, before anything was written.
 
-    `field` names the value. Mend the input; repeating the call unchanged gives the same answer.
+    `field` names the value. Correct it: repeating the call unchanged gives the same error.
     """
 
     default_code = "task_input_invalid"
@@ -70,7 +70,7 @@ class InputInvalid(RdqError):
 
 
 class OutputInvalid(RdqError):
-    """A stored result does not fit the definition that reads it. The result itself is untouched."""
+    """A stored result does not fit the definition that reads it. The stored result is unchanged."""
 
     default_code = "task_output_invalid"
 
@@ -82,8 +82,8 @@ class TaskNotFound(RdqError):
 
 
 class QueueNotFound(RdqError):
-    """No queue of this name is configured. Apply its configuration first; tasks are never given a
-    default queue.
+    """No queue of this name is configured. Apply its configuration first: there is no default
+    queue.
     """
 
     default_code = "queue_not_found"
@@ -98,9 +98,9 @@ class TaskConflict(RdqError):
 
 
 class LeaseLost(RdqError):
-    """The claim that a write presented is not the task's present one, and nothing was changed.
+    """The claim of a write is no longer the task's, and nothing was changed.
 
-    Somebody reclaimed, cancelled, purged or already settled the task. Stop the work: its outcome no
+    The task was reclaimed, cancelled, purged or already settled. Stop the work: its outcome no
     longer counts.
     """
 
@@ -108,7 +108,7 @@ class LeaseLost(RdqError):
 
 
 class StaleCursor(RdqError):
-    """The page cursor was tampered with, or belongs to another query. Start again without a cursor."""
+    """The page cursor was altered, or belongs to another query. Start again without a cursor."""
 
     default_code = "stale_cursor"
 
@@ -116,8 +116,8 @@ class StaleCursor(RdqError):
 class StoreFailed(RdqError):
     """Storage refused or did not answer, after every retry.
 
-    `may_have_happened` is False when the write surely did not take place, True when its answer was
-    lost. Every rdq write is safe to repeat in both cases.
+    `may_have_happened` is False when the write certainly did not take place, True when its answer
+    was lost. Repeating the call is safe in both cases.
     """
 
     default_code = "task_store_failed"
@@ -135,21 +135,21 @@ class StoreFailed(RdqError):
 
 
 class Unavailable(RdqError):
-    """No store or runtime is reachable from here: a missing setting, table, permission or network."""
+    """No store or runtime is reachable: a setting, table, permission or network is missing."""
 
     default_code = "task_unavailable"
 
 
 class CorruptItem(RdqError):
-    """A stored item cannot be read: edited by hand, or written by a newer version. It is left as it
-    is.
+    """A stored item cannot be read: it was edited by hand, or written by a newer version. It is
+    left as it is.
     """
 
     default_code = "task_store_failed"
 
 
 class ConfigInvalid(RdqError):
-    """Queue configuration is refused and nothing was stored. `path` names the key, as in
+    """Queue configuration is refused, and nothing was stored. `path` names the key, such as
     `queues.billing.retry.jitter`.
     """
 
@@ -162,7 +162,7 @@ class ConfigInvalid(RdqError):
 
 
 class ConfigConflict(RdqError):
-    """The layer was written by somebody else since it was read. Read it again, then decide."""
+    """Another caller has written the configuration since it was read. Read it again and decide."""
 
     default_code = "config_conflict"
 

@@ -23,7 +23,7 @@ from rdq_core.config.settings import ClassificationRules
 from rdq_core.domain import limits
 from rdq_core.domain.attempt import Attempt, Outcome
 from rdq_core.domain.backoff import BackoffPolicy, delay
-from rdq_core.domain.classification import Raised, Rules, Verdict, classify
+from rdq_core.domain.classification import ClassifiedOutcome, Raised, Rules, classify
 from rdq_core.domain.guarded import Deferred, Done
 from rdq_core.domain.task import Status
 from rdq_core.domain.units import parse_duration
@@ -198,7 +198,7 @@ class _Run:
             if not self._waits_for_another_try(verdict, context):
                 return self._defer(error, task, verdict)
 
-    def _verdict(self, error: Exception) -> Verdict:
+    def _verdict(self, error: Exception) -> ClassifiedOutcome:
         try:
             globs, classes = self._keeper.rules(self._policy.queue)
         except (
@@ -210,7 +210,9 @@ class _Run:
         rules = Rules(classes=classes, permanent=globs.permanent, retryable=globs.retryable)
         return classify(Raised(error), rules, now=self._clock.now())
 
-    def _note(self, verdict: Verdict, started_at: datetime, context: object | None) -> None:
+    def _note(
+        self, verdict: ClassifiedOutcome, started_at: datetime, context: object | None
+    ) -> None:
         self._failures.append(
             Attempt(
                 attempt_no=len(self._failures) + 1,
@@ -222,7 +224,7 @@ class _Run:
             )
         )
 
-    def _waits_for_another_try(self, verdict: Verdict, context: object | None) -> bool:
+    def _waits_for_another_try(self, verdict: ClassifiedOutcome, context: object | None) -> bool:
         """Wait for the next try in this process; False, at once, when there is none."""
         if len(self._failures) >= self._policy.max_attempts or verdict.not_before is not None:
             return False
@@ -239,7 +241,7 @@ class _Run:
             for attempt in self._failures
         )
 
-    def _defer(self, error: Exception, task: NewTask, verdict: Verdict) -> Deferred:
+    def _defer(self, error: Exception, task: NewTask, verdict: ClassifiedOutcome) -> Deferred:
         try:
             submission = self._keeper.keep(
                 _not_before(task, verdict.not_before), tuple(self._failures)

@@ -18,7 +18,7 @@ from typing import Any, Final
 from rdq_core.client.rdq import Rdq
 from rdq_core.config.settings import QueueSettings
 from rdq_core.domain.attempt import AttemptError, Outcome
-from rdq_core.domain.classification import Verdict
+from rdq_core.domain.classification import ClassifiedOutcome
 from rdq_core.domain.lease import Claim, Grant
 from rdq_core.domain.lifecycle import Result
 from rdq_core.domain.outcome import OutcomeMapper
@@ -27,7 +27,7 @@ from rdq_core.domain.times import span_millis
 from rdq_core.engine.ports import Clock, Handler
 from rdq_core.engine.resolve import Resolver
 from rdq_core.engine.routing import Router
-from rdq_core.engine.run import Ended, Runner, RunParts
+from rdq_core.engine.run import Runner, RunParts, RunResult
 from rdq_core.engine.stopping import Stop
 from rdq_core.errors import InputInvalid, LeaseLost, NotRegistered
 from rdq_core.handlers.aws_lambda.envelope import (
@@ -149,7 +149,7 @@ class _Entry:
             worker=worker_name(context),
         )
         runner = self._runner(parts.store, parts.clock, resolver)
-        resolution = runner.run(claim, _within(settings, context), stop, handler_gone=gone.set)
+        resolution = runner.run(claim, _within(settings, context), stop, on_handler_end=gone.set)
         self._leave_nothing_behind(gone)
         return {NAME: {"adopted": True, "resolution": str(resolution)}}
 
@@ -167,7 +167,7 @@ class _Entry:
         )
         settings = _within(_settings_until(task.queue, delivery.deadline - now), context)
         runner = self._runner(_Delivered(), self._machine, None)
-        ended = runner.judge(claim, settings, Stop(), handler_gone=gone.set)
+        ended = runner.execute(claim, settings, Stop(), on_handler_end=gone.set)
         self._leave_nothing_behind(gone)
         return {NAME: _told(ended, self._machine.now())}
 
@@ -222,8 +222,8 @@ def _within(settings: QueueSettings, context: Any) -> QueueSettings:
 # -- what is answered ------------------------------------------------------------------------------
 
 
-def _told(ended: Ended, now: datetime) -> dict[str, Any]:
-    verdict = ended.verdict
+def _told(ended: RunResult, now: datetime) -> dict[str, Any]:
+    verdict = ended.classified
     if verdict is None:  # asked to stop before it had begun: as good as not run
         return {"error": {"type": "rdq.Unavailable", "message": "the function was ending"}}
     if verdict.error is None:
@@ -238,7 +238,7 @@ def _told(ended: Ended, now: datetime) -> dict[str, Any]:
     return told
 
 
-def _error(error: AttemptError, verdict: Verdict) -> dict[str, Any]:
+def _error(error: AttemptError, verdict: ClassifiedOutcome) -> dict[str, Any]:
     told = {
         "type": error.type,
         "message": error.message,

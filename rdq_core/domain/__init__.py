@@ -1,1 +1,1 @@
-"""What is true about tasks: pure values and rules, with no I/O, no clock and no dice."""
+"""The rules about tasks, as pure values and functions: no I/O, no clock, no randomness."""

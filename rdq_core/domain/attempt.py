@@ -1,4 +1,4 @@
-"""One execution of a task and how it ended: the entries of a task's failure history."""
+"""Attempts: each execution of a task and how it ended, as its history records them."""
 
 import json
 import traceback
@@ -14,9 +14,7 @@ from rdq_core.domain.text import truncate
 
 
 class Outcome(StrEnum):
-    """How an attempt ended. What is then done with the task is its resolution, which is the
-    engine's.
-    """
+    """How an attempt ended. What is then done with the task is its resolution (`engine.report`)."""
 
     SUCCESS = "SUCCESS"
     RETRYABLE_FAILURE = "RETRYABLE_FAILURE"
@@ -25,7 +23,7 @@ class Outcome(StrEnum):
 
 
 class Code(StrEnum):
-    """rdq's own failure codes. They are stable; applications may use others of the same form."""
+    """rdq's own failure codes. They are stable. Applications may use others of the same form."""
 
     NOT_REGISTERED = "task_not_registered"
     VERSION_MISMATCH = "task_version_mismatch"
@@ -57,7 +55,7 @@ TYPE_OF_CODE: Final[Mapping[str, str]] = {
     Code.UNAVAILABLE: "rdq.Unavailable",
     Code.STORE_FAILED: "rdq.StoreFailed",
 }
-"""The error type that each of rdq's own codes has."""
+"""The error type of each of rdq's own codes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +63,8 @@ class AttemptError:
     """Why an attempt failed, bounded and scrubbed so that it can always be stored.
 
     `type` is the exception's full name or one of rdq's own; `code` is stable and safe to branch on;
-    `detail` is JSON that the handler attached. `unknown` holds fields that a newer writer put
-    there; they survive a write and a read.
+    `detail` is JSON that the handler attached. `unknown` holds fields of a newer writer, which a
+    read and a write keep.
     """
 
     type: str
@@ -81,9 +79,9 @@ class AttemptError:
 class Attempt:
     """One entry of the history.
 
-    `attempt_no` counts 1, 2, 3 over the task's whole life. `finished_at` is None when nobody saw
-    the end (LEASE_EXPIRED). `worker` says who ran it. `fencing_token` is None for failures that
-    happened before the submit, which spend no budget.
+    `attempt_no` counts from 1 over the task's whole life. `finished_at` is None when the end was
+    not observed (LEASE_EXPIRED). `worker` names the host that ran it. `fencing_token` is None for
+    failures from before the submit, which spend no budget.
     """
 
     attempt_no: int
@@ -97,8 +95,8 @@ class Attempt:
 
 
 class Reported(Exception):
-    """A failure that a function outside of this process tells of, in whatever language it is:
-    `error` is all of it.
+    """A failure reported by a function outside of this process, in any language. `error` is all
+    that is known of it.
     """
 
     def __init__(self, error: AttemptError) -> None:
@@ -107,7 +105,7 @@ class Reported(Exception):
 
 
 def own_error(code: Code, message: str, *, detail: Any = None) -> AttemptError:
-    """An error that rdq itself found, with the type that goes with its code and no stack."""
+    """An error found by rdq itself, with the type of its code and no stack."""
     return AttemptError(
         type=TYPE_OF_CODE.get(code, "rdq.Failed"),
         code=code,
@@ -119,10 +117,10 @@ def own_error(code: Code, message: str, *, detail: Any = None) -> AttemptError:
 def error_from(
     exception: BaseException, *, code: str = Code.FAILED, detail: Any = None
 ) -> AttemptError:
-    """What is kept of an exception: type, message and stack, whatever the exception does while it
-    is looked at.
+    """The type, message and stack of an exception. Never raises, whatever the exception's own
+    methods do.
 
-    Of a `BaseException` that is no `Exception` only the type is kept: its value may be anything.
+    Of a `BaseException` that is no `Exception`, such as SystemExit, the message is not kept.
     """
     if isinstance(exception, Reported):
         return exception.error
@@ -143,10 +141,10 @@ def error_from(
 
 
 def type_name(exception: BaseException) -> str:
-    """The full name of the exception's class; built-in ones without their module, as tracebacks
-    print them.
+    """The full name of the exception's class, as tracebacks print it: built-in ones without a
+    module.
 
-    Of a reported failure it is the name that the failure has where it happened.
+    Of a `Reported` failure, the name of the original error.
     """
     if isinstance(exception, Reported):
         return exception.error.type
@@ -157,16 +155,16 @@ def type_name(exception: BaseException) -> str:
 
 
 def message_of(exception: BaseException) -> str:
-    """The exception's text, or a note that it has none to give."""
+    """The exception's text, or a note that it has none."""
     try:
         return str(exception)
-    # a __str__ of the application may raise anything
+    # A __str__ of the application may raise anything.
     except BaseException as broken:  # noqa: BLE001
         return f"(no message: __str__ raised {type_name(broken)})"
 
 
 def bounded_detail(detail: Any) -> Any:
-    """Detail that is JSON and within its bound as it is; of any other only what was wrong with it."""
+    """The detail, if it is JSON within its bound; else a note of what was wrong with it."""
     if detail is None:
         return None
     try:
@@ -177,10 +175,10 @@ def bounded_detail(detail: Any) -> Any:
 
 
 def _stack_of(exception: BaseException) -> str:
-    """The traceback with its causes; circular ones are cut by the standard library."""
+    """The traceback with its causes. The standard library cuts circular ones."""
     try:
-        told = traceback.TracebackException(type(exception), exception, _own_frames(exception))
-        return truncate("".join(told.format()), limits.MAX_STACK_BYTES)
+        stack = traceback.TracebackException(type(exception), exception, _own_frames(exception))
+        return truncate("".join(stack.format()), limits.MAX_STACK_BYTES)
     except Exception as broken:  # noqa: BLE001 - formatting runs code of the application
         return f"(no stack: formatting it raised {type_name(broken)})"
 
@@ -190,7 +188,7 @@ def _frames_only(exception: BaseException) -> str:
 
 
 def _own_frames(exception: BaseException) -> TracebackType | None:
-    """The traceback from the application's first frame on: how rdq called it tells nobody anything."""
+    """The traceback from the application's first frame on, without rdq's frames that called it."""
     frames = exception.__traceback__
     while frames is not None and str(frames.tb_frame.f_globals.get("__name__", "")).startswith(
         "rdq_core."

@@ -1,8 +1,8 @@
 """How long a failed task waits before its next attempt.
 
-Every function here is total: whatever the policy and the number of failures, the answer is a whole
-number of milliseconds that is never negative and never overflows. The dice are thrown elsewhere,
-and arrive as a number from -1 to 1.
+Every function here is total: for any policy and number of failures it returns a whole number of
+milliseconds that is not negative and doesn't overflow. Randomness is passed in, as a number from -1
+to 1.
 """
 
 import math
@@ -18,7 +18,7 @@ from rdq_core.errors import InputInvalid
 MULTIPLIER_RANGE: Final = (1.0, 1_000_000.0)
 JITTER_RANGE: Final = (0.0, 1.0)
 LATEST: Final = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
-"""The last moment that RFC 3339 can write; nothing is ever due later."""
+"""The last moment that RFC 3339 can express. Nothing is due later."""
 
 _MOST_FAILURES: Final = 2**32  # in milliseconds that is beyond every cap, and it still fits a float
 _LATEST_DELAY: Final = span_millis(LATEST - datetime(1, 1, 1, tzinfo=UTC))
@@ -37,8 +37,8 @@ class BackoffPolicy:
     """A wait that grows from `initial` to at most `maximum`, each one spread by up to `jitter` of
     itself either way.
 
-    `multiplier` counts for exponential growth alone. A value out of range raises InputInvalid
-    naming the field, so a policy that exists can be computed with.
+    `multiplier` applies to exponential growth alone. Raises InputInvalid naming the field of a
+    value out of range, so every existing policy can be computed with.
     """
 
     kind: BackoffKind = BackoffKind.EXPONENTIAL
@@ -73,9 +73,9 @@ def _check_number(field: str, number: float, allowed: tuple[float, float]) -> No
 def delay(policy: BackoffPolicy, failures: int, jitter: float) -> timedelta:
     """The wait after the `failures`-th failure of the present budget, counted from 1.
 
-    `jitter` places it in the policy's window: -1 the shortest wait, 0 the middle, 1 the longest;
-    NaN counts as 0. The cap comes before the jitter, so that tasks at the cap don't fall due
-    together: a wait may exceed `maximum` by that share.
+    `jitter` selects it from the policy's window: -1 the shortest wait, 0 the middle, 1 the longest;
+    NaN counts as 0. The cap is applied before the jitter, so that tasks at the cap don't fall due
+    together: a wait may exceed `maximum` by the jitter's share.
     """
     return _milliseconds(_capped(policy, failures) * (1 + policy.jitter * _within_one(jitter)))
 
@@ -108,9 +108,7 @@ def _capped(policy: BackoffPolicy, failures: int) -> float:
 
 
 def _growth(policy: BackoffPolicy, failures: int, enough: float) -> float:
-    """The factor on the initial wait. It stops growing at `enough`, where the cap takes over
-    anyway.
-    """
+    """The factor on the initial wait. It stops growing at `enough`, where the cap applies."""
     match policy.kind:
         case BackoffKind.FIXED:
             return 1

@@ -1,7 +1,7 @@
-"""How a handler's end becomes an outcome: the first rule that applies, and which one it was.
+"""Turns how a handler ended into an outcome, by the first rule that applies.
 
-1 mapper    the handler's own reading
-2 signal    what was raised says so, itself or through `raise ... from`
+1 mapper    the handler's own outcome mapper
+2 signal    a signal was raised, itself or through `raise ... from`
 3 class     exception classes registered in code, the most specific one
 4 glob      the queue's patterns on the error's type; permanent wins
 5 default   a return is success, an exception is retryable
@@ -46,11 +46,11 @@ class Raised:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ClassifiedOutcome:
     """The outcome of one attempt, with the rule that decided it.
 
-    `not_before` is the floor of the next attempt, where the handler gave one; `fingerprint`
-    overrides the grouping.
+    `not_before` is the earliest next attempt, if the handler gave one; `fingerprint` overrides how
+    a failure is grouped.
     """
 
     outcome: Outcome
@@ -62,7 +62,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """All that the ladder reads: the handler's mapper, registered classes, the queue's globs."""
+    """What classification depends on: the handler's mapper, registered classes, queue globs."""
 
     mapper: OutcomeMapper | None = None
     classes: Mapping[type[BaseException], Outcome] = field(default_factory=dict)
@@ -70,10 +70,10 @@ class Rules:
     retryable: Sequence[str] = ()
 
 
-def classify(end: Returned | Raised, rules: Rules, *, now: datetime) -> Verdict:
-    """The verdict on a handler's end. Never raises: a mapper that does is itself the failure."""
+def classify(end: Returned | Raised, rules: Rules, *, now: datetime) -> ClassifiedOutcome:
+    """Classify how a handler ended. Never raises: a mapper that raises is itself the failure."""
     if isinstance(end, Raised) and not isinstance(end.exception, Exception):
-        return Verdict(
+        return ClassifiedOutcome(
             outcome=Outcome.RETRYABLE_FAILURE, rule="crash", error=error_from(end.exception)
         )
     if rules.mapper is not None:
@@ -81,11 +81,13 @@ def classify(end: Returned | Raised, rules: Rules, *, now: datetime) -> Verdict:
         if mapped is not None:
             return mapped
     if isinstance(end, Returned):
-        return Verdict(outcome=Outcome.SUCCESS, rule="default")
+        return ClassifiedOutcome(outcome=Outcome.SUCCESS, rule="default")
     return _by_exception(end.exception, rules, now)
 
 
-def _by_mapper(mapper: OutcomeMapper, end: Returned | Raised, now: datetime) -> Verdict | None:
+def _by_mapper(
+    mapper: OutcomeMapper, end: Returned | Raised, now: datetime
+) -> ClassifiedOutcome | None:
     value = end.value if isinstance(end, Returned) else None
     raised = (
         end.exception if isinstance(end, Raised) and isinstance(end.exception, Exception) else None
@@ -93,45 +95,47 @@ def _by_mapper(mapper: OutcomeMapper, end: Returned | Raised, now: datetime) -> 
     try:
         answer = mapper(value, raised)
     except BaseException as broken:  # noqa: BLE001 - the mapper is the application's code
-        return Verdict(outcome=Outcome.RETRYABLE_FAILURE, rule="mapper", error=error_from(broken))
+        return ClassifiedOutcome(
+            outcome=Outcome.RETRYABLE_FAILURE, rule="mapper", error=error_from(broken)
+        )
     if answer is None:
         return None
     if isinstance(answer, Signal):
         return replace(_by_signal(answer, raised or answer, now), rule="mapper")
     if answer is Outcome.SUCCESS:
-        return Verdict(outcome=Outcome.SUCCESS, rule="mapper")
+        return ClassifiedOutcome(outcome=Outcome.SUCCESS, rule="mapper")
     return _mapped_failure(answer, raised)
 
 
-def _mapped_failure(answer: Outcome, raised: Exception | None) -> Verdict:
+def _mapped_failure(answer: Outcome, raised: Exception | None) -> ClassifiedOutcome:
     if answer in (Outcome.RETRYABLE_FAILURE, Outcome.PERMANENT_FAILURE):
         error = (
             error_from(raised)
             if raised
             else own_error(Code.FAILED, "the mapper called the returned value a failure")
         )
-        return Verdict(outcome=answer, rule="mapper", error=error)
+        return ClassifiedOutcome(outcome=answer, rule="mapper", error=error)
     unknown = own_error(
-        Code.OUTCOME_UNKNOWN, f"the mapper answered a {type(answer).__name__} that is no outcome"
+        Code.OUTCOME_UNKNOWN, f"the mapper returned a {type(answer).__name__}, which is no outcome"
     )
-    return Verdict(outcome=Outcome.RETRYABLE_FAILURE, rule="mapper", error=unknown)
+    return ClassifiedOutcome(outcome=Outcome.RETRYABLE_FAILURE, rule="mapper", error=unknown)
 
 
-def _by_exception(exception: BaseException, rules: Rules, now: datetime) -> Verdict:
+def _by_exception(exception: BaseException, rules: Rules, now: datetime) -> ClassifiedOutcome:
     signal = next((cause for cause in causes(exception) if isinstance(cause, Signal)), None)
     if signal is not None:
         return _by_signal(signal, exception, now)
     outcome, rule = (
         _by_class(exception, rules.classes) or _by_glob(type_name(exception), rules) or _DEFAULT
     )
-    return Verdict(outcome=outcome, rule=rule, error=error_from(exception))
+    return ClassifiedOutcome(outcome=outcome, rule=rule, error=error_from(exception))
 
 
 _DEFAULT: Final = (Outcome.RETRYABLE_FAILURE, "default")
 
 
 def causes(exception: BaseException) -> Iterator[BaseException]:
-    """The exception and what it was raised from, nearest first; bounded, and safe on circles."""
+    """The exception and what it was raised from, nearest first. Bounded, and safe for cycles."""
     seen: set[int] = set()
     current: BaseException | None = exception
     while current is not None and id(current) not in seen and len(seen) < _MAX_CAUSES:
@@ -140,8 +144,8 @@ def causes(exception: BaseException) -> Iterator[BaseException]:
         current = current.__cause__
 
 
-def _by_signal(signal: Signal, raised: BaseException, now: datetime) -> Verdict:
-    return Verdict(
+def _by_signal(signal: Signal, raised: BaseException, now: datetime) -> ClassifiedOutcome:
+    return ClassifiedOutcome(
         outcome=Outcome.PERMANENT_FAILURE
         if isinstance(signal, Abort)
         else Outcome.RETRYABLE_FAILURE,
@@ -153,12 +157,12 @@ def _by_signal(signal: Signal, raised: BaseException, now: datetime) -> Verdict:
 
 
 def _signal_error(signal: Signal, raised: BaseException) -> AttemptError:
-    """The signal's own words, under the type of the error that it was raised from, where there is
-    one.
+    """The signal's message, code and detail, under the type of the error it was raised from, if
+    any.
     """
     origin = next((cause for cause in causes(raised) if not isinstance(cause, Signal)), None)
     kind = type_name(origin) if origin is not None else f"rdq.{type(signal).__name__}"
-    told = (
+    described = (
         origin
         if isinstance(origin, Reported)
         else raised
@@ -166,7 +170,7 @@ def _signal_error(signal: Signal, raised: BaseException) -> AttemptError:
         else signal
     )
     return replace(
-        error_from(told),
+        error_from(described),
         type=truncate(kind, MAX_SHORT_TEXT_BYTES),
         code=signal.code if is_failure_code(signal.code) else Code.FAILED,
         message=truncate(message_of(signal), MAX_MESSAGE_BYTES),

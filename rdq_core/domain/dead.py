@@ -1,4 +1,4 @@
-"""The DLQ entry of a dead task: what lists and groups show without reading its history."""
+"""The DLQ entry of a dead task: what lists and groups show without reading the task."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,11 +14,11 @@ MAX_ENTRY_MESSAGE_BYTES: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadEntry:
-    """A task in the DLQ as lists show it. `message` is cut to 200 bytes; the whole history is in
-    the task itself.
+    """A task in the DLQ, as lists show it. `message` is cut to 200 bytes; the task has the whole
+    history.
 
-    `dead_at` identifies this death: a redrive or purge that has seen another one changes nothing.
-    `attempts` counts the whole history.
+    `dead_at` identifies this death: a redrive or purge of another one changes nothing. `attempts`
+    counts the whole history.
     """
 
     task_id: str
@@ -37,8 +37,8 @@ class DeadEntry:
 
 
 def entry_of(task: Task, *, attempts: int, payload_size: int, fingerprint: str) -> DeadEntry:
-    """The entry of a dead task, given how long its history and its payload are, which a short read
-    doesn't have.
+    """The entry of a dead task. The sizes of its history and payload are passed in, because a short
+    read has neither.
     """
     failure = task.failure
     return DeadEntry(

@@ -1,6 +1,6 @@
 """The wire form of a task, version 1: JSON in snake case, times RFC 3339, bytes as base64.
 
-Whatever a newer writer added, at the top or inside an attempt, survives a read and a write
+Fields that a newer writer added, at the top or inside an attempt, survive a read and a write
 unchanged.
 """
 
@@ -17,7 +17,7 @@ from rdq_core.domain.times import format_time, parse_time
 from rdq_core.errors import InputInvalid
 
 VERSION: Final = 1
-_MOST_TOLD: Final = 1_000_000
+_MOST_PRINTED: Final = 1_000_000
 E = TypeVar("E")
 
 _SUBMITTED_FIELDS: Final = (
@@ -45,8 +45,7 @@ _LIFECYCLE_FIELDS: Final = (
     "result_content_type",
     "attempts",
 )
-# What a store keeps beside the task and a reader of ours may have printed: never taken for an
-# unknown field.
+# What a store keeps beside the task, and what rdq's own output may contain: never an unknown field.
 _STORE_FIELDS: Final = (
     "envelope_version",
     "claim_token",
@@ -62,7 +61,7 @@ _ERROR_KNOWN: Final = frozenset(("type", "message", "code", "detail", "stack"))
 
 
 def to_envelope(task: Task) -> dict[str, Any]:
-    """The task as plain JSON data. Unknown fields that it came with are there again."""
+    """The task as plain JSON data, with the unknown fields that it came with."""
     return {
         **task.unknown,
         "envelope_version": VERSION,
@@ -121,25 +120,21 @@ def _error_to_plain(error: AttemptError) -> dict[str, Any]:
 
 
 def check_version(data: Mapping[str, Any]) -> None:
-    """Versions from 1 to our own are read; newer, zero, negative and unintelligible ones are
-    refused.
-    """
+    """Raises InputInvalid for any version but 1 to our own."""
     version = data.get("envelope_version", VERSION)
     if type(version) is not int or not 1 <= version <= VERSION:
-        told = (
+        shown = (
             version
-            if type(version) is int and abs(version) < _MOST_TOLD
+            if type(version) is int and abs(version) < _MOST_PRINTED
             else f"a {type(version).__name__}"
         )
         raise InputInvalid(
-            "envelope_version", f"{told} cannot be read; this rdq reads 1 to {VERSION}"
+            "envelope_version", f"{shown} cannot be read; this rdq reads 1 to {VERSION}"
         )
 
 
 def from_envelope(data: Mapping[str, Any]) -> Task:
-    """The task that an envelope describes, lifecycle included. Raises InputInvalid naming the field
-    that is wrong.
-    """
+    """The task in an envelope, lifecycle included. Raises InputInvalid naming the wrong field."""
     fields = _Fields(data)
     return Task(
         **_submitted_part(fields, task_id=ids.check_id(data.get("id"))),
@@ -158,10 +153,8 @@ def from_envelope(data: Mapping[str, Any]) -> Task:
 
 
 def draft_from_envelope(data: Mapping[str, Any], *, task_id: str, now: datetime) -> Task:
-    """A new task from an envelope that a submitter sends: lifecycle fields that it carries are
-    ignored.
-
-    `next_attempt_at` counts: it is when the task shall run.
+    """A new task from a submitter's envelope. Lifecycle fields are ignored, except
+    `next_attempt_at`: it is when the task is due.
     """
     fields = _Fields(data)
     return Task(
@@ -236,7 +229,7 @@ def unknown_of(data: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]
 
 
 class _Fields:
-    """Typed access to untyped data: each refusal names the field."""
+    """Typed access to untyped data. Each error names the field."""
 
     def __init__(self, data: Mapping[str, Any], *, prefix: str = "") -> None:
         self.data = data

@@ -1,9 +1,8 @@
-"""Which dead tasks died of the same bug: a short, versioned digest of what stays the same while
-messages differ.
+"""Fingerprints: a short, versioned digest by which failures of the same cause are grouped.
 
 It is made of the handler, the code, the error type and the innermost frame of the application's own
-code, without line numbers, so that a deploy does not split a group. Only where there is no such
-frame does the message count, with everything taken out that varies from case to case.
+code, without line numbers, so that a deploy does not split a group. Without such a frame the
+message is used, stripped of all that varies from case to case.
 """
 
 import hashlib
@@ -22,7 +21,8 @@ _NODE_FRAME = re.compile(
     r"^\s*at (?:async )?(?P<function>[\w$.<>\[\] ]+) \((?P<file>[^()\n]+?):\d+:\d+\)$", re.MULTILINE
 )
 _JAVA_FRAME = re.compile(
-    r"^\s*at (?P<function>[\w$.<>/]+)\((?P<file>[\w$]+\.\w+|Native Method|Unknown Source)[^)\n]*\)$",
+    r"^\s*at (?P<function>[\w$.<>/]+)"
+    r"\((?P<file>[\w$]+\.\w+|Native Method|Unknown Source)[^)\n]*\)$",
     re.MULTILINE,
 )
 _FOREIGN: Final = (
@@ -48,8 +48,8 @@ _VARYING: Final = (
 
 
 def fingerprint(handler_ref: str, error: AttemptError, *, override: str | None = None) -> str:
-    """The group of a failure, as in `v1:3f2a90c1d0ab`. An `override` by the handler stands for
-    everything else.
+    """The group of a failure, such as `v1:3f2a90c1d0ab`. An `override` by the handler replaces all
+    but the handler's name.
     """
     place = (
         (override,)
@@ -63,8 +63,8 @@ def fingerprint(handler_ref: str, error: AttemptError, *, override: str | None =
 
 
 def top_frame(stack: str | None) -> str | None:
-    """The innermost frame of the application's own code, as `module:function`; None where none can
-    be told.
+    """The innermost frame of the application's own code, as `module:function`; None if there is no
+    such frame.
     """
     if not stack:
         return None

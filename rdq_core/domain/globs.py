@@ -1,14 +1,13 @@
-"""Patterns on error types: `*` stands for any text, dots and nothing included, `?` for exactly one
-character.
+"""Patterns on error types: `*` matches any text, also dots or nothing, `?` exactly one character.
 
-Case counts and the whole text must match. Nothing else is special: a bracket is a bracket. The time
-is bounded by pattern length times text length, because patterns come from configuration and error
+Case matters, and the whole text must match. Nothing else is special, brackets included. The time is
+bounded by pattern length times text length, because patterns come from configuration and error
 types from anywhere.
 """
 
 
 def matches(glob: str, text: str) -> bool:
-    """Whether `glob` describes the whole of `text`, line breaks included."""
+    """Whether `glob` matches the whole of `text`, line breaks included."""
     at = in_glob = 0
     star, resume = -1, 0
     while at < len(text):
@@ -19,8 +18,8 @@ def matches(glob: str, text: str) -> bool:
             in_glob += 1
             at += 1
         elif star >= 0:
-            # Only the last star needs to be retried: an earlier one could gain nothing by taking
-            # more.
+            # Only the last star needs to be tried again: an earlier one that took more text would
+            # leave the later parts less to match.
             resume += 1
             at, in_glob = resume, star + 1
         else:

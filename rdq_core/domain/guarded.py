@@ -1,4 +1,4 @@
-"""What a guarded call answers: its value, or the id of the task that will make the call instead."""
+"""What a guarded call returns: its value, or the id of the task that makes the call instead."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -8,17 +8,16 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[R_co]):
-    """The call was made, and this is what it returned."""
+    """The call was made and returned `value`."""
 
     value: R_co
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """The call failed and is now a task: it will be made until it has succeeded, or rests in the
-    DLQ.
+    """The call failed and is now the task `id`, which is tried until it succeeds or is dead.
 
-    The work is NOT done. Answer accordingly, and look at `id` for what became of it.
+    The work is NOT done: don't report success. Read the task to learn its outcome.
     """
 
     id: str

@@ -1,5 +1,4 @@
-"""A bulk operation on dead tasks, as it is written down: whoever finds the record can go on with
-it.
+"""A bulk operation on dead tasks, as it is stored: any host that reads the record can continue it.
 
                  page begun                      page ended
     OPEN ───────────────────────► OPEN, holder ─────────────► OPEN ... ──► DONE
@@ -7,8 +6,8 @@ it.
      ▼ │ resume                                                ▼
     PAUSED                 OPEN, PAUSED ── cancel ──► CANCELLED, STOPPED
 
-The invariant: a page is written down before the first of its tasks is touched, so of each of them
-it can be told afterwards whether it was done.
+The invariant: a page is stored before the first of its tasks is touched, so that it can be proved
+afterwards of each task whether it was done.
 """
 
 from collections.abc import Mapping
@@ -27,15 +26,15 @@ class JobState(StrEnum):
     """How far a job is."""
 
     OPEN = "open"
-    """Whoever has time for its next page may take it: a command line, a sweep, the ops function."""
+    """Any host may work on its next page: a command line, a sweep, the ops function."""
     PAUSED = "paused"
-    """A person has stopped it at a checkpoint. It goes on when one says so."""
+    """An operator has paused it. It continues when an operator resumes it."""
     DONE = "done"
-    """Everything that it is about was tried."""
+    """Every task of it was tried."""
     STOPPED = "stopped"
-    """Its canary failed, or its queue is gone. What was not tried stays as it was."""
+    """Its canary failed, or its queue was deleted. Tasks not tried stay as they were."""
     CANCELLED = "cancelled"
-    """A person has ended it. What was not tried stays as it was."""
+    """An operator has ended it. Tasks not tried stay as they were."""
 
     @property
     def is_over(self) -> bool:
@@ -45,7 +44,7 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A dead task as a job has seen it: which death, and how many attempts were on record then."""
+    """A dead task as a job has read it: which death, and the number of its attempts then."""
 
     task_id: str
     dead_at: datetime
@@ -54,11 +53,11 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One bulk operation. `id` marks every task that it sends back, so none is sent back twice.
+    """One bulk operation. `id` marks every task that it redrives, so that none is redriven twice.
 
-    `order` is what was asked for, as JSON data. Only deaths up to `cutoff` are its business; the
-    next page may begin at `due_at`. `expected` is how many there were when it began, None where
-    nobody counted.
+    `order` is the operator's request, as JSON data. Only deaths up to `cutoff` are selected; the
+    next page may begin at `due_at`. `expected` is the number of tasks selected at its start, None
+    if they were not counted.
     """
 
     id: str
@@ -69,7 +68,7 @@ class Job:
     cutoff: datetime
     due_at: datetime
 
-    # Who asked and why. `intent` is the id of the audit record that was written before the job.
+    # Who asked for it and why. `intent` is the id of the audit record written before the job.
     principal: str
     verified: bool
     intent: str
@@ -80,15 +79,14 @@ class Job:
     ended_at: datetime | None = None
     note: str | None = None
 
-    # How far it has read the DLQ, in the store's own words, and the page in work with whoever holds
-    # it.
+    # How far it has read the DLQ (the store's own handle), and the page under way with its holder.
     cursor: Any = None
     reads_on: bool = True
     page: tuple[Seen, ...] = ()
     holder: str | None = None
     held_until: datetime | None = None
 
-    # What has come of it. `refusals` are the first few reasons, as JSON data.
+    # Its results so far. `refusals` are the first few reasons, as JSON data.
     expected: int | None = None
     selected: int = 0
     done: int = 0
@@ -96,25 +94,25 @@ class Job:
     failed: int = 0
     refusals: tuple[Mapping[str, Any], ...] = ()
 
-    # Those that went first. `judged_by` is set while they are watched, and says until when.
+    # The tasks that went first. `judged_by` is set while they are watched: until then.
     canary: tuple[Seen, ...] = ()
     judged_by: datetime | None = None
     is_proved: bool = False
 
     def is_held(self, now: datetime) -> bool:
-        """Whether somebody is at work on its page."""
+        """Whether a host works on its page."""
         return self.held_until is not None and self.held_until > now
 
     def is_ready(self, now: datetime) -> bool:
-        """Whether whoever has time may take it on at this moment."""
+        """Whether a host may continue it now."""
         if self.page:
             return not self.is_held(now)
         return self.state is JobState.OPEN and self.due_at <= now
 
     def continues(self, earlier: "Job") -> bool:
-        """Whether this is `earlier`, as it was or further on: what a job began with never changes."""
+        """Whether this is the same job as `earlier`, in this or a later state."""
         return all(getattr(self, name) == getattr(earlier, name) for name in _BEGAN_WITH)
 
     def changed(self, **fields: Any) -> "Job":
-        """The next version of the record."""
+        """The next revision of the record."""
         return replace(self, revision=self.revision + 1, **fields)

@@ -1,8 +1,8 @@
-"""The right to settle a task: who was given it, until when, and what fences off everybody else.
+"""Leases: the right of one holder to settle a task, until when, and what fences off all others.
 
-claim ──────────── lease_expires_at          a heartbeat moves the right end, never to the left
-  │   held: token is current   │   lapsed: token is still current, so a late outcome counts,
-  │                            │   until somebody's reclaim replaces it
+claim ─────────────── lease_expires_at       a heartbeat moves this end, only ever forward
+  │ held: the token is     │ lapsed: the token is still the task's, so a late outcome
+  │ the task's             │ counts, until a reclaim replaces the token
 """
 
 from dataclasses import dataclass
@@ -14,11 +14,10 @@ from rdq_core.domain.task import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """A lease about to be taken: a fresh random token, the moment it is taken and the moment it
-    ends.
+    """A lease about to be taken: a fresh random token, when it is taken and when it ends.
 
-    It is made once and presented unchanged when the write is repeated, so that our own success is
-    recognised. `hands_over`: whoever takes it passes the claim on to a function, which adopts it.
+    It is made once and sent unchanged when the write is repeated, so that a success whose answer
+    was lost is recognised as ours. `hands_over` when the claim is for a function to adopt.
     """
 
     token: str
@@ -28,16 +27,16 @@ class Grant:
 
     @property
     def claim_id(self) -> str:
-        """The claim's public name, under which its records are stored."""
+        """The claim's public name, under which its attempt record is stored."""
         return ids.claim_id(self.token)
 
 
 @dataclass(frozen=True, slots=True)
 class Unreached:
-    """How often in a row, and since when, the function that handles a task was not reached: no
-    attempts, no budget.
+    """How often in a row, and since when, a task's function was not reached. None of these times
+    is an attempt.
 
-    `unadopted` of those times it was handed the claim and never took it.
+    `unadopted` counts the times it was handed the claim and never adopted it.
     """
 
     times: int
@@ -46,7 +45,7 @@ class Unreached:
 
 
 def once_more(before: Unreached | None, now: datetime, *, handed_over: bool = False) -> Unreached:
-    """What is known after the function was not reached now either."""
+    """The record after the function was not reached once more, at `now`."""
     before = before or Unreached(0, now)
     return Unreached(before.times + 1, before.since, before.unadopted + handed_over)
 
@@ -55,11 +54,11 @@ def once_more(before: Unreached | None, now: datetime, *, handed_over: bool = Fa
 class Claim:
     """A lease that was taken, with the task as it was then.
 
-    `token` is opaque and secret; every write after the claim presents it. `fencing_token` only ever
-    grows for an id, so that other systems can refuse an older holder. `claimed_at` is when the work
-    started. `history_length` counts the attempts on record, `last_attempt` is the store's own
-    handle on the newest, `life` tells this task from an earlier one of the same id. `handed_over`:
-    it is meant for a function, which hasn't adopted it; `unreached` is how that went before.
+    `token` is opaque and secret; every write after the claim carries it. `fencing_token` only ever
+    grows for an id, so that other systems can refuse an older holder. `history_length` counts the
+    attempts on record, `last_attempt` is the store's own handle on the newest, `life`
+    distinguishes this task from an earlier one of the same id. `handed_over` when the claim is for
+    a function that hasn't adopted it yet; `unreached` records the times before that failed.
     """
 
     task: Task
@@ -75,10 +74,10 @@ class Claim:
 
     @property
     def attempt_no(self) -> int:
-        """The number of the attempt that this claim makes: from the history, never from the budget."""
+        """The number of this claim's attempt: from the history, never from the budget."""
         return self.history_length + 1
 
     @property
     def claim_id(self) -> str:
-        """The claim's public name, under which its records are stored."""
+        """The claim's public name, under which its attempt record is stored."""
         return ids.claim_id(self.token)

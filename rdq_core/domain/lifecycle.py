@@ -14,9 +14,9 @@
         └─────────────── redrive ──── DEAD ◄────┘
                                        └── purge ──► gone            any ── forget ──► gone
 
-The memory store applies these functions as they stand; other stores are tested against it, step by
-step. The invariant: nothing but the holder of the present token settles a claim, and the fencing
-token never goes back.
+The memory store applies these functions; other stores are compared with it, step by step. The
+invariant: only the holder of the current token settles a claim, and the fencing token never
+decreases.
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ from rdq_core.errors import LeaseLost, StoreFailed, TaskConflict
 
 
 class Verb(StrEnum):
-    """What can be done to a stored task."""
+    """The transitions of a stored task."""
 
     CLAIM = "claim"
     RECLAIM = "reclaim"
@@ -48,8 +48,8 @@ class Verb(StrEnum):
 
 
 def allowed(status: Status) -> frozenset[Verb]:
-    """The verbs that a task in this status can undergo. No other arrow exists (forgetting apart,
-    which ends any).
+    """The verbs that are allowed in this status. Forgetting, which is allowed in any, is not
+    listed.
     """
     match status:
         case Status.PENDING:
@@ -78,9 +78,9 @@ def allowed(status: Status) -> frozenset[Verb]:
 class Row:
     """A task with what never leaves the store.
 
-    `life` is a nonce that tells this task from an earlier one of the same id. `token` is the
-    present claim's, None while nobody holds the task. `expires_at` is when the row stops existing,
-    None while it may not. `handed_over` and `unreached` are as a claim has them.
+    `life` is a nonce that distinguishes this task from an earlier one of the same id. `token` is
+    the current claim's, None while no worker holds the task. `expires_at` is when the row ceases to
+    exist, None while it must not. `handed_over` and `unreached` are as in `Claim`.
     """
 
     task: Task
@@ -93,13 +93,15 @@ class Row:
     unreached: Unreached | None = None
 
     def is_gone(self, now: datetime) -> bool:
-        """Whether the row's retention has ended: it counts as absent, removed or not."""
+        """Whether the row's retention has ended. It then counts as absent, whether TTL has removed
+        it or not.
+        """
         return self.expires_at is not None and self.expires_at <= now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """What a redrive changes about a task: None leaves a thing as it is. `unpin` drops the version."""
+    """What a redrive changes about a task; None changes nothing. `unpin` removes the version."""
 
     handler_ref: str | None = None
     handler_version: str | None = None
@@ -123,8 +125,8 @@ NO_RESULT = Result()
 
 
 def submitted(task: Task, *, life: str, now: datetime) -> Row:
-    """A new row. Its fencing token starts at the submit time, so it also grows when an id is used
-    again.
+    """A new row. Its fencing token starts at the submit time in milliseconds, so that it grows even
+    when an id is used again.
     """
     fresh = replace(
         task,
@@ -143,23 +145,21 @@ def submitted(task: Task, *, life: str, now: datetime) -> Row:
 
 
 def claimed(row: Row, grant: Grant) -> Row:
-    """Held under a new lease. A row that is not waiting or not yet due is refused with LeaseLost."""
+    """Claimed. Raises LeaseLost for a row that is not waiting or not yet due."""
     if Verb.CLAIM not in allowed(row.task.status) or not row.task.is_due(grant.now):
         raise lost(row.task.id, Verb.CLAIM)
     return _leased(row, row.task, grant)
 
 
 def reclaimed(row: Row, seen_token: str, attempt: Attempt, grant: Grant) -> Row:
-    """Taken over from a holder whose lease has lapsed: its attempt becomes history in the same
-    step.
-    """
+    """Reclaimed from a holder whose lease has lapsed, with its attempt added to the history."""
     _require_lapsed(row, Verb.RECLAIM, seen_token, grant.now)
     return _leased(row, _with_attempt(row.task, attempt), grant)
 
 
 def adopted(row: Row, token: str, grant: Grant) -> Row:
-    """Held by the function that the claim was handed over to, under a token of its own: of two
-    deliveries one wins.
+    """Adopted by the function that the claim was handed to, under a new token, so that only one of
+    two deliveries of the hand-over succeeds.
     """
     _require_holder(row, Verb.ADOPT, token)
     task = replace(row.task, lease_expires_at=grant.lease_expires_at)
@@ -169,7 +169,7 @@ def adopted(row: Row, token: str, grant: Grant) -> Row:
 
 
 def heartbeat(row: Row, token: str, lease_expires_at: datetime) -> Row:
-    """Held for longer; never for less."""
+    """The lease extended; never shortened."""
     _require_holder(row, Verb.HEARTBEAT, token)
     held_until = max(lease_expires_at, row.task.lease_expires_at or lease_expires_at)
     return replace(row, task=replace(row.task, lease_expires_at=held_until))
@@ -200,7 +200,7 @@ def completed(
 def rescheduled(
     row: Row, token: str, attempt: Attempt, failure: Failure, *, due_at: datetime
 ) -> Row:
-    """Waiting for its next attempt after a failed one."""
+    """Waiting for the next attempt after a failed one."""
     _require_holder(row, Verb.RESCHEDULE, token)
     task = replace(
         _with_attempt(row.task, attempt),
@@ -220,9 +220,7 @@ def dead_lettered(
     now: datetime,
     expires_at: datetime | None,
 ) -> Row:
-    """Dead. Without an attempt when the budget was found spent: that is a reason, not one more
-    execution.
-    """
+    """Dead. `attempt` is None when the handler was not run: there is nothing to record then."""
     _require_holder(row, Verb.DEAD_LETTER, token)
     spent = row.task if attempt is None else _with_attempt(row.task, attempt)
     return _settled(
@@ -241,7 +239,7 @@ def dead_lettered_lapsed(
     now: datetime,
     expires_at: datetime | None,
 ) -> Row:
-    """Dead by a lapsed lease that spent the last of the budget."""
+    """Dead, because a lapsed lease spent the last of the budget."""
     _require_lapsed(row, Verb.DEAD_LETTER, seen_token, now)
     return dead_lettered(row, seen_token, attempt, failure, now=now, expires_at=expires_at)
 
@@ -249,7 +247,7 @@ def dead_lettered_lapsed(
 def released(
     row: Row, token: str, failure: Failure, *, due_at: datetime, unreached: Unreached | None = None
 ) -> Row:
-    """Given back: no budget spent, no attempt on record."""
+    """Given back, with no budget spent and no attempt on record."""
     _require_holder(row, Verb.RELEASE, token)
     task = replace(row.task, status=Status.PENDING, next_attempt_at=due_at, failure=failure)
     return replace(_settled(row, task), unreached=unreached)
@@ -264,7 +262,7 @@ def released_lapsed(
     due_at: datetime,
     unreached: Unreached,
 ) -> Row:
-    """Given back on behalf of a function that was handed the claim and never adopted it."""
+    """Given back for a function that was handed the claim and never adopted it."""
     _require_lapsed(row, Verb.RELEASE, seen_token, now)
     if not row.handed_over:
         raise lost(row.task.id, Verb.RELEASE)
@@ -272,7 +270,7 @@ def released_lapsed(
 
 
 def cancelled(row: Row, *, now: datetime, expires_at: datetime | None) -> Row:
-    """Stopped. A handler that is running finds its lease lost."""
+    """Cancelled. A handler that is running finds its lease lost."""
     _require(row, Verb.CANCEL)
     return _settled(
         row, replace(row.task, status=Status.CANCELLED, completed_at=now), expires_at=expires_at
@@ -280,9 +278,7 @@ def cancelled(row: Row, *, now: datetime, expires_at: datetime | None) -> Row:
 
 
 def redriven(row: Row, edit: Edit, *, now: datetime) -> Row:
-    """Sent back: due now, with a full budget and the history kept. The retention of the dead row
-    ends with it.
-    """
+    """Due now, with a full budget and its history; the dead row's retention no longer applies."""
     _require(row, Verb.REDRIVE)
     task = replace(
         edited(row.task, edit),
@@ -308,12 +304,12 @@ def edited(task: Task, edit: Edit) -> Task:
 
 
 def conflict(task_id: str, status: Status, verb: Verb) -> TaskConflict:
-    """The refusal of a verb, naming the state that the task already has."""
+    """The error of a verb that the task's status doesn't allow."""
     return TaskConflict(f"task {task_id} is {status}, so it cannot undergo {verb}", task_id=task_id)
 
 
 def not_tried(task_id: str | None) -> StoreFailed:
-    """The answer for one of many tasks whose turn had not come when storage failed."""
+    """The error for one of many tasks that were left when storage failed for an earlier one."""
     return StoreFailed(
         "not tried, because storage had failed for an earlier task",
         may_have_happened=False,
@@ -322,7 +318,7 @@ def not_tried(task_id: str | None) -> StoreFailed:
 
 
 def lost(task_id: str, verb: Verb) -> LeaseLost:
-    """The refusal of a write by somebody who no longer holds the task."""
+    """The error of a write by a caller that no longer holds the task."""
     return LeaseLost(
         f"the claim on task {task_id} is no longer held, so {verb} changed nothing", task_id=task_id
     )

@@ -1,7 +1,7 @@
-"""Every bound of a task, one constant each, and the checks that refuse what exceeds them.
+"""Every bound of a task, and the checks that refuse what exceeds them.
 
-A refusal names the field, the value's size and the limit, and happens before anything is written.
-Values themselves never appear in a message: they may be private.
+Each check raises InputInvalid, before anything is written, and names the field, the value's size
+and the limit. Values themselves don't appear in messages, except names: they may be private.
 """
 
 import json
@@ -33,8 +33,8 @@ LEASE_RANGE: Final = (timedelta(seconds=1), timedelta(hours=24))
 RETENTION_RANGE: Final = (timedelta(hours=1), timedelta(days=365))
 MAX_RUN_AHEAD: Final = timedelta(days=365)
 LONG_OVERDUE: Final = timedelta(days=20)
-"""From then on a task's body is renewed: before it is claimed, and by sweepers while nobody claims
-it.
+"""How long after its due time a task's body has to be renewed: before a claim, and by sweepers
+while no claim comes.
 """
 MAX_RETRY_AFTER: Final = timedelta(days=30)
 CLAIM_BATCH_RANGE: Final = (1, 500)
@@ -50,7 +50,7 @@ _CODE = re.compile(r"[a-z][a-z0-9_-]{0,127}")
 
 
 def check_name(field: str, value: object) -> str:
-    """A queue or handler name: `[a-z0-9._-]`, 1 to 240 bytes, the whole string, no reserved prefix."""
+    """A queue or handler name: 1 to 240 characters of `[a-z0-9._-]`, without a reserved prefix."""
     if not isinstance(value, str):
         raise InputInvalid(field, f"must be text, not {type(value).__name__}")
     size = len(value.encode("utf-8", "replace"))
@@ -97,8 +97,8 @@ def check_bytes(field: str, value: object, *, most: int) -> bytes:
 def check_headers(headers: object, *, own: bool) -> dict[str, str]:
     """A flat map of text to text, bounded in entries and bytes.
 
-    `own` headers are the caller's, which may not start with `rdq.`; otherwise the well-known `rdq.`
-    headers pass as well.
+    `own` headers come from the caller and may not start with `rdq.`; otherwise the well-known
+    `rdq.` headers are allowed too.
     """
     if not isinstance(headers, Mapping):
         raise InputInvalid(
@@ -132,7 +132,7 @@ def _check_header_value(name: object, value: object) -> str:
 
 
 def check_unknown(unknown: Mapping[str, Any]) -> None:
-    """Unknown envelope fields, all together, as JSON."""
+    """Unknown envelope fields: bounded in the bytes of their JSON, all together."""
     size = (
         len(json.dumps(dict(unknown), ensure_ascii=False).encode("utf-8", "replace"))
         if unknown
@@ -152,7 +152,7 @@ def check_concurrency_key(value: object) -> str:
 
 
 def check_run_at(value: object, *, now: datetime) -> datetime:
-    """A moment to run at: timezone-aware and at most 365 days ahead. The past means at once."""
+    """A time to run at: timezone-aware and at most 365 days ahead. The past means at once."""
     if not isinstance(value, datetime):
         raise InputInvalid("run_at", f"must be a datetime, not {type(value).__name__}")
     if value.tzinfo is None or value.utcoffset() is None:

@@ -1,6 +1,6 @@
-"""What a handler can say about its end: return, raise, or raise one of the signals below.
+"""The signals that a handler raises to decide its outcome.
 
-The signals are no `RdqError`s: they are a handler's way to speak, not rdq's way to complain.
+They are not `RdqError`s: rdq never raises them.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from rdq_core.domain.units import parse_duration
 
 class Signal(Exception):
     """The root of the signals. `code` is the application's own failure code, `detail` small JSON
-    for whoever looks.
+    that the history shows.
     """
 
     def __init__(
@@ -29,22 +29,21 @@ class Signal(Exception):
 
 
 class Abort(Signal):
-    """Trying again is useless: the task goes to the DLQ at once. `fingerprint` overrides how it is
-    grouped there.
+    """Fail for good: the task goes to the DLQ at once. `fingerprint` overrides how it is grouped
+    there.
     """
 
 
 class Retryable(Signal):
-    """Trying again makes sense, by the queue's policy."""
+    """Fail, and retry by the queue's policy."""
 
 
 class RetryAfter(Signal):
-    """Trying again makes sense, but not before a delay. Jitter only adds to it and `max_backoff`
-    does not shorten it.
+    """Fail, and retry not before a delay. Jitter only adds to it, and `max_backoff` does not
+    shorten it.
 
     `delay` is a timedelta, text with a unit (`"30s"`), or the value of an HTTP `Retry-After`
-    header: whole seconds or an HTTP date. At most 30 days; a delay that is none of these raises
-    ValueError.
+    header: whole seconds or an HTTP date. At most 30 days. Raises ValueError for anything else.
     """
 
     def __init__(
@@ -70,7 +69,8 @@ def _parse_delay(delay: object) -> timedelta | datetime:
         return parsed
     if not isinstance(parsed, timedelta) or not timedelta(0) <= parsed <= MAX_RETRY_AFTER:
         raise ValueError(
-            f"delay: must be 0 to {MAX_RETRY_AFTER.days} days, as a timedelta, '30s' or an HTTP date"
+            f"delay: must be 0 to {MAX_RETRY_AFTER.days} days,"
+            " as a timedelta, '30s' or an HTTP date"
         )
     return parsed
 
@@ -87,15 +87,14 @@ def _from_text(text: str) -> timedelta | datetime:
 def _http_date(text: str) -> datetime:
     try:
         moment: datetime = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):  # whose words would have all of the header in them
+    except (ValueError, OverflowError):  # their messages quote the whole header
         raise ValueError("delay: is no HTTP date that exists") from None
     return moment
 
 
 OutcomeMapper = Callable[[Any, Exception | None], "Outcome | Signal | None"]
-"""A handler's own reading of its end, called with the return value and the exception, one of them
-None.
+"""A handler's own classification, called with the return value and the exception, one of them None.
 
-It answers an outcome (SUCCESS, RETRYABLE_FAILURE, PERMANENT_FAILURE), a signal, or None to leave it
-to the other rules. Its answer is authoritative.
+It returns an outcome (SUCCESS, RETRYABLE_FAILURE, PERMANENT_FAILURE) or a signal, which decide, or
+None to apply the other rules.
 """

@@ -1,8 +1,8 @@
-"""A rate limit as one number: the moment up to which starts have been handed out.
+"""A rate limit as one number: the moment up to which starts have been granted.
 
-That is the generic cell rate algorithm: each start moves the moment on by one interval, and it may
-run ahead of the present by `burst` intervals at most. The moment never goes back, so clocks that
-disagree can't hand out the same start twice.
+This is the generic cell rate algorithm: each start advances the moment by one interval, and it may
+be ahead of the present by at most `burst` intervals. The moment never goes back, so clocks that
+disagree can't grant the same start twice.
 """
 
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from datetime import timedelta
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """How many starts were granted, and where the moment is then, in epoch microseconds."""
+    """The number of starts granted, and the moment afterwards, in epoch microseconds."""
 
     granted: int
     moment: int
 
 
 def take(moment: int, now: int, wanted: int, *, interval: timedelta, burst: int) -> Taken:
-    """Grant up to `wanted` starts at `now`. `moment` is as stored, 0 when nothing was; both in
-    epoch microseconds.
+    """Grant up to `wanted` starts. `now` and `moment`, the stored one or 0, are epoch
+    microseconds.
     """
     step = max(1, interval // timedelta(microseconds=1))
     start = max(moment, now)

@@ -1,11 +1,11 @@
-"""References: the order a task is about (`target`) and who asked for it (`requested_by`), by which
-tasks are forgotten.
+"""References, by which tasks are forgotten: what a task is about (`target`), who asked for it
+(`requested_by`).
 
-    submit   reference ─ row ─ read the tombstone        whoever comes second sees the first:
-    forget   tombstone ─ read the references ─ rows      the reference before the row, the tombstone before the reading
+    submit   write the reference ─ write the row ─ read the tombstone
+    forget   write the tombstone ─ read the references ─ remove the rows
 
-The invariant: of a submit and a forget that meet, at least one knows of the other, so no forgotten
-task stays.
+The invariant: each writes before it reads, so of a submit and a forget that overlap at least one
+sees the other, and no forgotten task stays.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from rdq_core.domain.task import Task
 from rdq_core.errors import TaskConflict
 
 GRACE: Final = timedelta(seconds=2)
-"""How far clocks that are kept right may be apart: what was submitted so shortly after a forget is
+"""How far synchronised clocks may be apart. A task submitted within this time after a forget is
 forgotten too.
 """
 
@@ -28,7 +28,7 @@ TOMBSTONE_LIFE: Final = timedelta(days=400)
 
 
 class ReferenceKind(StrEnum):
-    """What a reference says of its task."""
+    """Which field of a task a reference is."""
 
     TARGET = "target"
     REQUESTED_BY = "requested_by"
@@ -36,8 +36,8 @@ class ReferenceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One target or requester. It may be a person's name or address, so it is in no message and no
-    key.
+    """One target or requester. It may be a person's name or address, so no message or key contains
+    it.
     """
 
     kind: ReferenceKind
@@ -45,7 +45,9 @@ class Reference:
 
     @property
     def digest(self) -> str:
-        """What stores keep in its place: after a forget nothing tells who was forgotten."""
+        """What stores keep instead of the value, so that a tombstone doesn't name who was
+        forgotten.
+        """
         return hashlib.sha256(f"{self.kind}:{self.value}".encode()).hexdigest()[:32]
 
 
@@ -58,16 +60,15 @@ def references_of(task: Task) -> Iterator[Reference]:
 
 
 def is_forgotten(created_at: datetime, forgotten_at: datetime | None) -> bool:
-    """Whether a forget at that moment (None: there was none) means a task submitted at this one."""
+    """Whether a forget at `forgotten_at` (None: there was none) includes a task of `created_at`."""
     return forgotten_at is not None and created_at - GRACE <= forgotten_at
 
 
 def forgotten(task_id: str) -> TaskConflict:
-    """The refusal of a submit whose target or requester has just been forgotten. Nothing of it is
-    stored.
-    """
+    """The error of a submit whose target or requester was just forgotten. Nothing is stored."""
     return TaskConflict(
-        f"task {task_id} has a target or requester that was forgotten while it was submitted, so it isn't stored",
+        f"task {task_id} has a target or requester that was forgotten while it was submitted,"
+        " so it isn't stored",
         task_id=task_id,
         hint=f"if it is new business, submit it again {GRACE.seconds} seconds after the forget",
     )

@@ -1,6 +1,4 @@
-"""A task: one call that is kept until it has succeeded or rests, with its whole history, where a
-person can see it.
-"""
+"""A task: one call to a handler, kept until it succeeds, fails for good or is cancelled."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +12,7 @@ DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
 
 
 class Status(StrEnum):
-    """Where a task is. The arrows between these are `rdq_core.domain.lifecycle`."""
+    """The state of a task. The transitions between them are in `rdq_core.domain.lifecycle`."""
 
     PENDING = "PENDING"
     """Stored, and claimable from `next_attempt_at` on."""
@@ -23,21 +21,19 @@ class Status(StrEnum):
     SUCCEEDED = "SUCCEEDED"
     """Done; kept for the queue's `task_ttl`."""
     DEAD = "DEAD"
-    """Resting in the DLQ with its history; kept for the queue's `dead_ttl`."""
+    """Failed for good: in the DLQ with its history; kept for the queue's `dead_ttl`."""
     CANCELLED = "CANCELLED"
     """Stopped by a person or program; kept for the queue's `task_ttl`."""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing more happens to the task by itself."""
+        """Whether no worker will touch the task again."""
         return self in (Status.SUCCEEDED, Status.DEAD, Status.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What decided last about a task: the reason why it is dead, or waits. `type` and `message` are
-    None in short reads.
-    """
+    """Why a task is dead, or waits again. `type` and `message` are None in short reads."""
 
     code: str
     type: str | None = None
@@ -46,13 +42,13 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One task as the wire envelope has it.
+    """One task, with the fields of the wire envelope.
 
-    `id` stays the same for the task's whole life, redrives included. `attempt_count` is what is
-    spent of the present budget: 0 again after a redrive, while the attempts' numbers go on.
+    `id` stays the same for the task's whole life, redrives included. `attempt_count` is the part of
+    the budget that is spent: 0 again after a redrive, while the attempts' numbers go on.
     `next_attempt_at` is set only while PENDING, `lease_expires_at` only while IN_FLIGHT,
     `completed_at` only when terminal. `attempts` is the history, oldest first; it is empty in lists
-    and in claims, where only its length is known. `payload` is never looked into by rdq.
+    and in claims, where only its length is known. rdq never interprets `payload`.
     """
 
     id: str
@@ -79,21 +75,21 @@ class Task:
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
     def is_due(self, now: datetime) -> bool:
-        """Whether a claim may take it now: waiting and due, or held by a lease that has lapsed."""
-        looked_at = self.next_attempt_at or self.lease_expires_at
-        return looked_at is not None and looked_at <= now
+        """Whether a claim may take it now: it waits and is due, or its lease has lapsed."""
+        claimable_at = self.next_attempt_at or self.lease_expires_at
+        return claimable_at is not None and claimable_at <= now
 
 
 _MESSAGES: Final[Mapping[str, str]] = {
-    Code.ATTEMPTS_EXHAUSTED: "the budget was found spent before another attempt",
+    Code.ATTEMPTS_EXHAUSTED: "the attempts of the budget were spent before another one",
     Code.UNAVAILABLE: "its handler function could not be reached; no attempt was spent",
     Code.WORKER_SHUTDOWN: "its worker was stopping and gave it back; no attempt was spent",
 }
 
 
 def failure_of(code: str | None, last: Attempt | None) -> Failure | None:
-    """The failure that a stored code stands for: the last attempt's error where the code is its,
-    else rdq's own words.
+    """The failure of a stored code: the last attempt's error if it has this code, else rdq's own
+    text for it.
     """
     if code is None:
         return None

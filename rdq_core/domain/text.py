@@ -1,6 +1,4 @@
-"""Text from outside made safe to store: scrubbed of what cannot be stored, cut to a size on a
-character boundary.
-"""
+"""Makes text from outside safe to store: replaces what can't be stored, and cuts it to a size."""
 
 import re
 from typing import Final
@@ -15,11 +13,9 @@ def scrub(text: str) -> str:
 
 
 def truncate(text: str, limit: int) -> str:
-    """The scrubbed text within `limit` bytes of UTF-8; what was cut off is shown by a marker inside
-    the limit.
-    """
-    # A code point takes at least one byte, so what lies past `limit` code points can't fit: cut
-    # before scrubbing 10 MB.
+    """The scrubbed text within `limit` bytes of UTF-8. A text that was cut ends with a marker."""
+    # A code point takes at least one byte, so nothing past `limit` code points can fit. Cutting
+    # first avoids scrubbing megabytes.
     clean = scrub(text[: limit + 1])
     encoded = clean.encode()
     if len(text) <= limit and len(encoded) <= limit:

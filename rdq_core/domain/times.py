@@ -1,4 +1,4 @@
-"""Times as rdq writes them: aware UTC, cut to milliseconds, RFC 3339 with exactly three decimals."""
+"""Times as rdq writes them: aware UTC, cut to milliseconds, RFC 3339 with three decimals."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -17,12 +17,12 @@ def to_millis(moment: datetime) -> int:
 
 
 def from_millis(millis: int) -> datetime:
-    """The moment of an epoch millisecond."""
+    """The time of an epoch millisecond."""
     return EPOCH + timedelta(milliseconds=millis)
 
 
 def cut_to_millis(moment: datetime) -> datetime:
-    """The same moment in UTC without its microseconds."""
+    """The same time in UTC, without its microseconds."""
     return from_millis(to_millis(moment))
 
 
@@ -33,7 +33,9 @@ def format_time(moment: datetime) -> str:
 
 
 def parse_time(text: object, field: str) -> datetime:
-    """A moment from RFC 3339 text with a zone; finer digits are cut off."""
+    """The time in an RFC 3339 text with a zone; digits below milliseconds are cut off. Raises
+    InputInvalid.
+    """
     if not isinstance(text, str) or not _RFC3339.fullmatch(text):
         raise InputInvalid(
             field, "is not an RFC 3339 time with a zone, such as 2026-07-20T14:03:22.117Z"

@@ -1,8 +1,8 @@
 """Durations, sizes and rates as people write them, to numbers and back.
 
 A duration always has a unit, because a bare 60 is seconds to one reader and milliseconds to the
-next. The functions raise ValueError with a sentence that says what is accepted; callers add the
-name of the field.
+next. The functions raise ValueError with a message that says what is accepted; callers add the name
+of the field.
 """
 
 import re
@@ -29,7 +29,7 @@ def parse_duration(text: object) -> timedelta:
     """A duration such as `500ms`, `1s`, `1.5h`, `7d`: a whole number of milliseconds, at most a
     hundred years.
 
-    A timedelta passes through, without its microseconds, unless it is negative.
+    A timedelta that is not negative is returned without its microseconds.
     """
     if isinstance(text, timedelta):
         return _checked_span(text)
@@ -43,8 +43,8 @@ def parse_duration(text: object) -> timedelta:
 
 
 def format_duration(span: timedelta) -> str:
-    """The text that `parse_duration` reads as `span`, in the largest unit that divides it;
-    microseconds are cut off.
+    """The text that `parse_duration` reads as `span`, in the largest unit that divides it.
+    Microseconds are cut off.
     """
     millis = span // _MILLISECOND
     unit = (
@@ -72,7 +72,7 @@ def format_size(size: int) -> str | int:
 
 
 def parse_rate(text: object) -> tuple[int, timedelta]:
-    """How many, and in which time: `100/s` is (100, one second)."""
+    """A count and a period: `100/s` is (100, one second)."""
     match = _RATE.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"must be {RATE_FORMS}")
@@ -86,7 +86,7 @@ def format_rate(count: int, period: timedelta) -> str:
 
 
 def _scaled(match: re.Match[str], units: dict[str, int], name: str) -> int:
-    # Integers throughout: 0.1s is exactly 100 milliseconds, which a float would only nearly say.
+    # Integers throughout: 0.1s is exactly 100 milliseconds, which a float can't represent.
     part = match["part"] or ""
     scaled = int(match["whole"] + part) * units[match["unit"]]
     result, rest = divmod(scaled, int("1" + "0" * len(part)))

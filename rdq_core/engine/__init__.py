@@ -1,3 +1,1 @@
-"""What happens next: deciding what is done with each task. Storage, time and chance come in through
-`ports`.
-"""
+"""Decides what is done with each task. Storage, time and randomness come in through `ports`."""

@@ -1,6 +1,7 @@
-"""Who did what: an intent before the first write of an operation, and its end after the last.
+"""Records operators' requests: an intent before the first write, the end after the last.
 
-The invariant: what has no intent on record was not begun. An intent without an end was interrupted.
+The invariant: an operation without an intent on record was not begun. One with an intent and no end
+was interrupted.
 """
 
 import contextlib
@@ -19,15 +20,15 @@ MAX_REASON_BYTES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whoever asks. `verified` says that AWS vouches for the name; otherwise it is what they say."""
+    """Who makes a request. `verified` when AWS vouches for the name; otherwise it is a claim."""
 
     name: str
     verified: bool = False
 
 
 class Auditor:
-    """Records the operations of one principal, in their order even within a millisecond. Safe
-    between threads.
+    """Records the operations of one principal, in order even within a millisecond. Safe between
+    threads.
     """
 
     def __init__(self, log: AuditLog, principal: Principal, *, clock: Clock, ids: IdSource) -> None:
@@ -47,20 +48,19 @@ class Auditor:
         reason: str | None = None,
         detail: Mapping[str, Any] | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Around the writes of an operation. What is put into the mapping goes into the record of
-        its end.
+        """Wrap the writes of an operation. What the caller puts into the mapping is stored with the
+        operation's end.
 
-        Raises InputInvalid for a reason that is too long, StoreFailed or Unavailable when the
-        intent can't be stored: the operation is then not begun.
+        Raises InputInvalid for a reason that is too long; StoreFailed or Unavailable when the
+        intent can't be stored, and then nothing was begun.
         """
         intent = self.begin(operation, queue, reason=reason, detail=detail)
         result: dict[str, Any] = {}
         try:
             yield result
         except Exception as error:
-            with contextlib.suppress(
-                StoreFailed, Unavailable
-            ):  # the operation's own error matters more
+            # The operation's own error matters more than a missing record of it.
+            with contextlib.suppress(StoreFailed, Unavailable):
                 self._end(
                     intent,
                     Phase.FAILED,
@@ -71,7 +71,7 @@ class Auditor:
             self._end(intent, Phase.DONE, result)
         except StoreFailed as failed:
             failed.hint = (
-                f"{operation} of {queue} was done all the same, and the audit log has its intent"
+                f"{operation} of {queue} was done all the same; the audit log has its intent"
             )
             raise
 
@@ -83,7 +83,7 @@ class Auditor:
         reason: str | None = None,
         detail: Mapping[str, Any] | None = None,
     ) -> AuditRecord:
-        """Record an intent, whose end somebody else will record. Raises as `recorded` does."""
+        """Record an intent whose end is recorded elsewhere, later. Raises as `recorded` does."""
         if reason is not None:
             limits.check_text("reason", reason, most=MAX_REASON_BYTES)
         intent = self._record(operation, queue, reason, Phase.INTENT, detail or {})

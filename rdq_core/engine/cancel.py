@@ -1,4 +1,4 @@
-"""Stopping a task that waits or runs."""
+"""Cancels a task that waits or runs."""
 
 from datetime import timedelta
 
@@ -21,14 +21,16 @@ class Canceller:
         self._events = events
 
     def cancel(self, task_id: str, *, op_id: str) -> Task:
-        """Stopped for good; a handler that is running finds its lease lost. The task stays for its
-        queue's `task_ttl`.
+        """Stop a task for good; a handler that is running finds its lease lost. The row is kept for
+        the queue's `task_ttl`.
 
-        Raises TaskNotFound, and TaskConflict naming the state of a task that has ended already.
+        `op_id` marks the write as this request's. Raises TaskNotFound, and TaskConflict naming the
+        state of a task that has ended already.
         """
         task = self._store.get(task_id)
         if task is None:
             raise TaskNotFound(f"no task {task_id}", task_id=task_id)
+        # The row may change after this read; the write's own condition decides.
         now = self._clock.now()
         cancelled = self._store.cancel(
             task_id, now=now, op_id=op_id, expires_at=now + self._task_ttl(task.queue)
@@ -39,5 +41,5 @@ class Canceller:
     def _task_ttl(self, queue: str) -> timedelta:
         try:
             return self._queues.settings(queue).limits.task_ttl
-        except QueueNotFound:  # what a deleted queue has left behind can still be stopped
+        except QueueNotFound:  # a task of a deleted queue can still be cancelled
             return effective(queue, {}, {}).limits.task_ttl

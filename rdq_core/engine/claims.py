@@ -1,6 +1,4 @@
-"""Taking a candidate: the claim of waiting work, and the reclaim of work whose holder let its lease
-lapse.
-"""
+"""Takes a candidate: claims a waiting task, or reclaims one whose holder let its lease lapse."""
 
 from datetime import datetime
 
@@ -19,7 +17,7 @@ from rdq_core.engine.routing import DISPATCH_BACKOFF, Router, is_free
 
 
 class Claimer:
-    """Takes candidates for this host."""
+    """Takes candidates for this host. Safe between threads."""
 
     def __init__(
         self,
@@ -41,54 +39,70 @@ class Claimer:
     def take(
         self, candidate: Candidate, settings: QueueSettings
     ) -> Claim | Resolution | KeyBusy | None:
-        """The claim; DEAD_LETTERED when its lapsed lease was its last; None when another host was
-        faster.
+        """The claim of a candidate, or why there is none.
 
-        KEY_BUSY when its concurrency key is in use; RELEASED when it was handed over to a function
-        that never took it.
-
-        Raises CorruptItem for a row that this version can't read, and StoreFailed.
+        None when another host was faster, KEY_BUSY when its concurrency key is in use.
+        DEAD_LETTERED when its lapsed lease spent the last of its budget; RELEASED when it was
+        handed over to a function that never adopted it. Raises CorruptItem for a row that this
+        version can't read, and StoreFailed.
         """
         now, began = self._clock.now(), self._clock.monotonic()
+        # Made once: the store repeats the write with the same token, by which it recognises a
+        # success whose answer was lost.
         grant = Grant(
             token=self._ids.token(),
             now=now,
             lease_expires_at=now + settings.execution.lease,
             hands_over=self._router.hands_over(candidate.handler_ref, settings),
         )
-        if candidate.status is Status.PENDING:
-            claims = (
-                self._store.claim if candidate.concurrency_key is None else self._store.claim_keyed
-            )
-            claim = claims(candidate, grant)
-            if isinstance(claim, KeyBusy):
-                return claim
+        taken: Claim | Resolution | KeyBusy | None
+        if candidate.status is not Status.PENDING:
+            taken = self._take_lapsed(candidate, settings, grant)
+        elif candidate.concurrency_key is None:
+            taken = self._store.claim(candidate, grant)
         else:
-            lapsed = self._store.lapsed(candidate, now=now)
-            if lapsed is None:
-                return None
-            if is_free(lapsed):
-                return self._give_back(lapsed, grant)
-            if lapsed.task.attempt_count + 1 >= settings.retry.max_attempts:
-                return self._bury(lapsed, settings, grant)
-            claim = self._store.reclaim(lapsed, lapse_of(lapsed, now), grant)
-        if claim is not None:
-            self._tell_claimed(claim, candidate.due_at, latency=self._clock.monotonic() - began)
-        return claim
+            taken = self._store.claim_keyed(candidate, grant)
+        if isinstance(taken, Claim):
+            self._events.emit(
+                event_of(
+                    EventName.CLAIMED,
+                    taken.task,
+                    attempt_no=taken.attempt_no,
+                    fencing_token=taken.fencing_token,
+                    lateness_ms=max(0, span_millis(taken.claimed_at - candidate.due_at)),
+                    claim_latency_ms=round((self._clock.monotonic() - began) * 1000),
+                )
+            )
+        return taken
 
-    def _bury(self, lapsed: Claim, settings: QueueSettings, grant: Grant) -> Resolution | None:
-        """A handler that kills its worker each time ends here, and not in an endless loop."""
+    def _take_lapsed(
+        self, candidate: Candidate, settings: QueueSettings, grant: Grant
+    ) -> Claim | Resolution | None:
+        lapsed = self._store.lapsed(candidate, now=grant.now)
+        if lapsed is None:
+            return None
+        # In this order: a hand-over that was never adopted spends no budget, so it can't be the
+        # last attempt.
+        if is_free(lapsed):
+            return self._release(lapsed, grant)
+        if lapsed.task.attempt_count + 1 >= settings.retry.max_attempts:
+            return self._dead_letter(lapsed, settings, grant)
+        return self._store.reclaim(lapsed, lapse_of(lapsed, grant.now), grant)
+
+    def _dead_letter(
+        self, lapsed: Claim, settings: QueueSettings, grant: Grant
+    ) -> Resolution | None:
+        # A handler that kills its worker each time ends here, instead of being reclaimed for ever.
         attempt = lapse_of(lapsed, grant.now)
         error = attempt.error or own_error(Code.LEASE_EXPIRED, "")
-        buried = self._store.dead_letter_lapsed(
+        if not self._store.dead_letter_lapsed(
             lapsed,
             attempt,
             Failure(error.code, error.type, error.message),
             grant,
             fingerprint=fingerprint(lapsed.task.handler_ref, error),
             expires_at=dead_until(settings, grant.now),
-        )
-        if not buried:
+        ):
             return None
         self._events.emit(
             event_of(
@@ -104,12 +118,13 @@ class Claimer:
         )
         return Resolution.DEAD_LETTERED
 
-    def _give_back(self, lapsed: Claim, grant: Grant) -> Resolution | None:
-        """The function was handed the task and never took it: no attempt, but it waits longer each
-        time.
+    def _release(self, lapsed: Claim, grant: Grant) -> Resolution | None:
+        """Release a task that its function was handed and never adopted: no attempt, but a wait
+        that grows each time.
         """
         unreached = once_more(lapsed.unreached, grant.now, handed_over=True)
         wait = delay(DISPATCH_BACKOFF, unreached.times, self._jitter.fraction())
+        # The row keeps the code alone; readers get the text from `failure_of` too.
         failure = failure_of(Code.UNAVAILABLE, None) or Failure(Code.UNAVAILABLE)
         due_at = next_attempt_at(grant.now, wait)
         if not self._store.release_lapsed(
@@ -127,21 +142,9 @@ class Claimer:
         )
         return Resolution.RELEASED
 
-    def _tell_claimed(self, claim: Claim, due_at: datetime, *, latency: float) -> None:
-        self._events.emit(
-            event_of(
-                EventName.CLAIMED,
-                claim.task,
-                attempt_no=claim.attempt_no,
-                fencing_token=claim.fencing_token,
-                lateness_ms=max(0, span_millis(claim.claimed_at - due_at)),
-                claim_latency_ms=round(latency * 1000),
-            )
-        )
-
 
 def lapse_of(lapsed: Claim, now: datetime) -> Attempt:
-    """The attempt record of a holder that was never heard of again: when it ended nobody knows."""
+    """The attempt record of a holder that reported no outcome. When it ended is unknown."""
     held = now - lapsed.claimed_at
     return Attempt(
         attempt_no=lapsed.attempt_no,
@@ -150,7 +153,8 @@ def lapse_of(lapsed: Claim, now: datetime) -> Attempt:
         outcome=Outcome.LEASE_EXPIRED,
         error=own_error(
             Code.LEASE_EXPIRED,
-            f"no outcome was reported and the lease ended, as was noticed {span_millis(held)} ms after the claim",
+            f"no outcome was reported before the lease ended; noticed {span_millis(held)} ms after"
+            " the claim",
         ),
         worker=None,
         fencing_token=lapsed.fencing_token,

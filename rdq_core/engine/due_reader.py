@@ -1,8 +1,8 @@
-"""The due work of one queue, read from the index page by page and handed out once.
+"""Reads the due work of one queue from its index, page by page.
 
-The index proposes and the table disposes: an entry may be outdated, and a claim that fails for it
-costs nothing but itself. What was handed out is not handed out again while the index may still be
-showing it.
+An index entry may be outdated: the claim's condition on the row decides, and a claim that fails
+costs only itself. A candidate that was returned once is not returned again while the index may
+still show its old entry.
 """
 
 from collections import defaultdict, deque
@@ -18,12 +18,15 @@ from rdq_core.errors import StoreFailed
 
 _Key = tuple[str, Status, int, datetime]
 _REMEMBERED: Final = 4096
+"""The most candidates that are remembered as returned. Forgetting one too early costs a claim that
+fails.
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where to read on in a shard, in a pass over what was due at `since`; `after` None is the
-    front.
+class _Cursor:
+    """Where to read on in a shard: the page behind `after`, None the first, in a pass that began at
+    `since`.
     """
 
     shard: int
@@ -33,12 +36,12 @@ class _Place:
 
 class DueReader:
     """Candidates of one queue, oldest due first within a shard, all shards in turn from a random
-    start.
+    one on.
 
-    The front of every shard is read again each `poll`, also while a pass over a long backlog goes
-    on: what is due first there may have been passed over, or have become due since. And a pass ends
-    where it began in time, so that a stream of new work can't keep it from beginning anew. `share`
-    are the shards to read, None all of them.
+    The front of every shard is read again each `poll`, even during a pass over a long backlog:
+    tasks there may have been passed over, or have become due since. A pass ends at what was due
+    when it began, so that a stream of new work can't keep the next pass from starting. `share` are
+    the shards to read, None all.
     """
 
     def __init__(
@@ -57,114 +60,114 @@ class DueReader:
         self._jitter = jitter
         self._on_error = on_error
         self._share = share
-        self._places: deque[_Place] = deque()
+        self._cursors: deque[_Cursor] = deque()
         self._buffer: deque[Candidate] = deque()
-        self._handed_out: dict[_Key, datetime] = {}
+        self._returned: dict[_Key, datetime] = {}
         self._earliest: datetime | None = None
         self._looks_again_at: datetime | None = None
         self._has_more = False
 
     @property
     def upcoming(self) -> datetime | None:
-        """The earliest due time that the last look at all shards saw ahead of it; None when it saw
-        none.
-        """
+        """The earliest future due time that the last look at all shards saw; None for none."""
         return self._earliest
 
     @property
     def waiting(self) -> Sequence[Candidate]:
-        """The due candidates that have been read and not yet handed out."""
+        """The due candidates that have been read and not returned yet."""
         return self._buffer
 
     def wakes_at(self, now: datetime) -> datetime:
-        """When `next` is worth calling again after it has answered None. Now, where it only let
-        others have a turn.
-        """
-        if self._buffer or self._places:
+        """When to call `next` again after it has returned None; `now` if it has more to read."""
+        if self._buffer or self._cursors:
             return now
         return max(now, self._looks_again_at or now)
 
     def next(
         self, settings: QueueSettings, *, until: datetime, poll: timedelta
     ) -> Candidate | None:
-        """A due candidate, or None when there is none before `wakes_at`. Entries due later, up to
-        `until`, are noted.
+        """A due candidate, or None when there is none before `wakes_at`. The first entry due later,
+        up to `until`, sets `upcoming`.
 
-        Where a whole page was handed out before, None lets other queues have their turn.
+        After a page of which every entry was returned before it also returns None, so that other
+        queues get their turn.
         """
         now = self._clock.now()
         if self._looks_again_at is None or now >= self._looks_again_at:
             self._begin_look(settings, now, poll)
         while True:
+            # Entries left from an earlier call: if all of them turn out old, other queues go first.
             passed_over = bool(self._buffer)
             while self._buffer:
                 candidate = self._buffer.popleft()
                 if self._is_new(candidate, now, poll):
                     return candidate
-            if passed_over or not self._places:
+            if passed_over or not self._cursors:
                 return None
-            self._read(self._places.popleft(), settings, max(until, now), poll)
+            self._read(self._cursors.popleft(), settings, max(until, now), poll)
 
     def _begin_look(self, settings: QueueSettings, now: datetime, poll: timedelta) -> None:
         shards = settings.shards_ever
+        # All shards that have ever held tasks, not only today's `index_shards`.
         start = int(abs(self._jitter.fraction()) * shards) % shards
-        unread = {place.shard for place in self._places if place.after is None}
+        unread = {cursor.shard for cursor in self._cursors if cursor.after is None}
         order = ((start + step) % shards for step in range(shards))
-        mine = (shard for shard in order if self._share is None or shard in self._share)
-        self._places.extend(_Place(shard, now) for shard in mine if shard not in unread)
+        own = (shard for shard in order if self._share is None or shard in self._share)
+        self._cursors.extend(_Cursor(shard, now) for shard in own if shard not in unread)
         self._earliest, self._has_more = None, False
         self._looks_again_at = now + poll
 
     def _read(
-        self, place: _Place, settings: QueueSettings, until: datetime, poll: timedelta
+        self, cursor: _Cursor, settings: QueueSettings, until: datetime, poll: timedelta
     ) -> None:
+        # Taken before the read: what becomes due meanwhile is noted as upcoming, and not missed.
         now = self._clock.now()
         try:
             page = self._store.candidates(
                 self._queue,
-                place.shard,
+                cursor.shard,
                 until=until,
                 limit=settings.dispatch.batch_size,
-                after=place.after,
+                after=cursor.after,
             )
-        except StoreFailed as failed:  # one shard that can't be read does not stop the others
-            self._on_error(failed, where=f"reading shard {place.shard} of queue {self._queue}")
+        except StoreFailed as failed:  # the other shards are read all the same
+            self._on_error(failed, where=f"reading shard {cursor.shard} of queue {self._queue}")
         else:
             due = [candidate for candidate in page.items if candidate.due_at <= now]
             self._buffer.extend(self._in_own_order(due))
             if len(due) < len(page.items):
                 self._note(page.items[len(due)].due_at)
             elif page.next is not None:
-                self._go_on(place, page)
-        if not self._places:
+                self._go_on(cursor, page)
+        if not self._cursors:
             self._looks_again_at = (
                 now if self._has_more else min(now + poll, self._earliest or now + poll)
             )
 
-    def _go_on(self, place: _Place, page: Page[Candidate]) -> None:
-        """Behind a page that was all due: in this pass, in the one that is there already, or in the
-        next one.
+    def _go_on(self, cursor: _Cursor, page: Page[Candidate]) -> None:
+        """Continue behind a page that was all due: in this pass, unless the shard has a cursor
+        already, or the page reaches past the pass's beginning and the next pass reads on.
         """
-        if any(other.shard == place.shard for other in self._places):
+        if any(other.shard == cursor.shard for other in self._cursors):
             return
-        if page.items and page.items[-1].due_at > place.since:
+        if page.items and page.items[-1].due_at > cursor.since:
             self._has_more = True
         else:
-            self._places.append(_Place(place.shard, place.since, page.next))
+            self._cursors.append(_Cursor(cursor.shard, cursor.since, page.next))
 
     def _in_own_order(self, due: list[Candidate]) -> list[Candidate]:
-        """The page from a place of our own on, so that two sweepers rarely meet at the same entry.
+        """The page rotated to a random start, so that two sweepers rarely try the same entry.
 
-        Those of one key keep their order: each waits for the one before it anyway.
+        Tasks of one key keep their due order: each waits for the one before it anyway.
         """
         start = int(abs(self._jitter.fraction()) * len(due))
         lines: dict[str | None, deque[Candidate]] = defaultdict(deque)
         for each in due:
             lines[each.concurrency_key].append(each)
-        mine = due[start:] + due[:start]
+        rotated = due[start:] + due[:start]
         return [
             each if each.concurrency_key is None else lines[each.concurrency_key].popleft()
-            for each in mine
+            for each in rotated
         ]
 
     def _note(self, due_at: datetime) -> None:
@@ -172,18 +175,21 @@ class DueReader:
 
     def _is_new(self, candidate: Candidate, now: datetime, poll: timedelta) -> bool:
         key = (candidate.task_id, candidate.status, candidate.fencing_token, candidate.due_at)
-        until = self._handed_out.get(key)
+        until = self._returned.get(key)
         if until is not None and now < until:
             return False
         self._forget_old(now)
-        self._handed_out.pop(key, None)  # so that the oldest stay in front
-        self._handed_out[key] = now + max(poll, timedelta(seconds=1))
+        # Removed first, so that the dict stays ordered by age.
+        self._returned.pop(key, None)
+        # The index may lag a claim: DynamoDB's global secondary indexes are eventually consistent,
+        # usually within a second.
+        self._returned[key] = now + max(poll, timedelta(seconds=1))
         return True
 
     def _forget_old(self, now: datetime) -> None:
-        """Drop what the index can't be showing any longer, and in any case all but the latest."""
-        while self._handed_out:
-            oldest = next(iter(self._handed_out))
-            if self._handed_out[oldest] > now and len(self._handed_out) < _REMEMBERED:
+        """Drop entries that the index no longer shows, and the oldest ones above the bound."""
+        while self._returned:
+            oldest = next(iter(self._returned))
+            if self._returned[oldest] > now and len(self._returned) < _REMEMBERED:
                 return
-            del self._handed_out[oldest]
+            del self._returned[oldest]

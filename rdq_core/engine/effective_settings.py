@@ -1,40 +1,40 @@
-"""The configuration as a host acts on it. What is wrong with a queue's is told, and stops that
-queue only.
+"""The configuration that one host acts on. An error in a queue's configuration is reported, and
+stops that queue only.
 """
 
-from rdq_core.config.settings import QueueSettings
+from rdq_core.config.settings import Host, QueueSettings
 from rdq_core.engine.ports import Candidate, ErrorSink, HandlerSource, QueueSource
 from rdq_core.errors import ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed
 
 
 class EffectiveSettings:
-    """What holds for the queues of one host. One object a process: it tells of a suspended override
-    once.
+    """The settings of the queues of one host. One object a process, so that a suspended override is
+    reported once.
     """
 
     def __init__(self, queues: QueueSource, handlers: HandlerSource, on_error: ErrorSink) -> None:
         self._queues = queues
         self._handlers = handlers
         self._on_error = on_error
-        self._told: set[tuple[str, int]] = set()
+        self._reported: set[tuple[str, int]] = set()
 
     def of(self, queue: str) -> QueueSettings | None:
-        """The settings of a queue; None when there are none to be had, which is told."""
+        """The settings of a queue; None when they can't be read, which is reported."""
         try:
             settings = self._queues.settings(queue)
         except (QueueNotFound, ConfigInvalid, CorruptItem, StoreFailed) as error:
             self._on_error(error, where=f"configuration of queue {queue}")
             return None
         if settings.override_suspended:
-            self._tell_suspended(settings)
+            self._report_suspended(settings)
         return settings
 
     def as_defined(self, candidate: Candidate, settings: QueueSettings) -> QueueSettings:
-        """The settings with the options that the candidate's handler was defined with, where this
-        host knows it.
+        """The settings with the options that the candidate's handler was defined with, if this host
+        has that handler.
 
-        Options that contradict what is declared are left out, as the queue's owner would expect,
-        and reported.
+        Options that contradict what is declared are dropped, as the queue's owner would expect, and
+        reported.
         """
         handler = self._handlers.find(candidate.handler_ref)
         if handler is None or not handler.definition:
@@ -45,13 +45,19 @@ class EffectiveSettings:
             self._on_error(error, where=f"options of the typed task {handler.ref}")
             return settings
 
-    def _tell_suspended(self, settings: QueueSettings) -> None:
-        at = (settings.queue, settings.revision)
-        if at in self._told:
+    def _report_suspended(self, settings: QueueSettings) -> None:
+        # Once per revision: settings are read each second.
+        revision = (settings.queue, settings.revision)
+        if revision in self._reported:
             return
-        self._told.add(at)
-        problem = "what people set contradicts what was declared since, and is left out"
+        self._reported.add(revision)
+        problem = "the override contradicts what has been declared since, and is not applied"
         suspended = ConfigInvalid(
             f"queues.{settings.queue}", problem, hint=f"rdq queue get {settings.queue}"
         )
         self._on_error(suspended, where=f"configuration of queue {settings.queue}")
+
+
+def is_served(settings: QueueSettings, host: Host) -> bool:
+    """Whether this kind of host takes tasks of the queue now."""
+    return not settings.paused and settings.host in (host, Host.ANY)

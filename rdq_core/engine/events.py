@@ -1,6 +1,7 @@
-"""What is told about tasks: one event for each transition, after the write that made it true.
+"""Events about tasks: one for each transition, emitted after the write that made it true.
 
-An event has no room for payloads, header values or results, so nobody can log them by accident.
+An event has no field for payloads, header values or results, so none of them can be logged by
+accident.
 """
 
 import re
@@ -35,12 +36,12 @@ class EventName(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One thing that has happened to one task.
+    """One transition of one task. Fields that don't apply are None.
 
-    `rule` names what decided an outcome, `code` is the failure's, `trace_id` comes from the task's
-    `traceparent`. `lateness_ms` is due to start; `claim_latency_ms` how long storage took for the
-    claim; `duration_ms` is how long the handler ran; `delay_ms` how far ahead a retry was put. None
-    where it does not apply.
+    `rule` names the classification rule that decided the outcome, `code` is the failure's,
+    `trace_id` comes from the task's `traceparent`. `lateness_ms` is the time from due to claimed,
+    `claim_latency_ms` what storage took for the claim, `duration_ms` from the claim to the outcome,
+    `delay_ms` from the outcome to the next attempt.
     """
 
     name: EventName
@@ -61,7 +62,7 @@ class Event:
 
 
 def event_of(name: EventName, task: Task, **details: Any) -> Event:
-    """An event about a task, with the trace that it was submitted under."""
+    """An event about a task, with the trace it was submitted under."""
     return Event(
         name=name,
         task_id=task.id,
@@ -73,7 +74,8 @@ def event_of(name: EventName, task: Task, **details: Any) -> Event:
 
 
 def trace_id(headers: Mapping[str, str]) -> str | None:
-    """The trace id out of a W3C `traceparent` header; None when there is none, or it isn't one."""
+    """The trace id in a W3C `traceparent` header; None when it is absent or malformed."""
+    # W3C Trace Context: version-traceid-parentid-flags; an all-zero id is invalid.
     parts = headers.get("traceparent", "").split("-")
     well_formed = len(parts) >= _TRACEPARENT_PARTS and _TRACE_ID.fullmatch(parts[1])
     return parts[1] if well_formed else None

@@ -1,4 +1,4 @@
-"""One handler running on a thread of its own, so that whoever watches it is never stopped by it."""
+"""One handler running on a thread of its own, so that it can never stop the run that watches it."""
 
 import asyncio
 import contextlib
@@ -12,10 +12,9 @@ from rdq_core.engine.ports import Handler
 
 
 class Execution:
-    """A started handler. `ended` is set when its thread is done with it; `end` then says how.
+    """A handler's thread. When it is done, `ended` is true, `end` says how, and `changed` is set.
 
-    A thread can't be killed: one that ignores its cancellation lives on as a daemon, and `on_end`
-    is called when it ends at last, which is what gives its slot back.
+    A thread can't be killed: a handler that ignores its cancellation runs on as a daemon.
     """
 
     def __init__(
@@ -36,8 +35,8 @@ class Execution:
         )
 
     def start(self) -> None:
-        """Start the handler. Raises RuntimeError when the system has no thread for it: it has ended
-        then.
+        """Start the handler. Raises RuntimeError when the system has no thread for it; it then
+        counts as ended.
         """
         try:
             self._thread.start()
@@ -46,8 +45,8 @@ class Execution:
             raise
 
     def interrupt(self) -> None:
-        """Cancel the coroutine of an async handler, also one that is only about to run. A sync one
-        has to look at its context.
+        """Cancel the coroutine of an async handler, even one that has not begun yet. A sync handler
+        has to check its context.
         """
         with self._lock:
             self._interrupted = True
@@ -55,7 +54,7 @@ class Execution:
                 self._stop_loop()
 
     def on_end(self, call: Callable[[], None]) -> None:
-        """Have `call` called when the handler's thread is done with it; at once when it already is."""
+        """Have `call` called when the handler's thread ends; at once when it has ended already."""
         with self._lock:
             if not self.ended:
                 self._on_end.append(call)
@@ -64,8 +63,13 @@ class Execution:
 
     def _run(self) -> None:
         try:
-            self.end = Returned(self._call())
-        # whatever a handler raises is its outcome, never ours
+            with delivering(self._context):
+                if self._handler.is_async:
+                    value = asyncio.run(self._call_async())
+                else:
+                    value = self._handler.call(self._value, self._context)
+            self.end = Returned(value)
+        # Whatever a handler raises is its outcome, and never an error of this thread.
         except BaseException as exception:  # noqa: BLE001
             self.end = Raised(exception)
         finally:
@@ -77,20 +81,15 @@ class Execution:
             waiting, self._on_end = self._on_end, []
         for call in waiting:
             call()
+        # Last, so that a run that is woken by it sees `ended`.
         self._changed.set()
-
-    def _call(self) -> Any:
-        with delivering(self._context):
-            if self._handler.is_async:
-                return asyncio.run(self._call_async())
-            return self._handler.call(self._value, self._context)
 
     async def _call_async(self) -> Any:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None  # noqa: S101 - asyncio.run always runs its main coroutine in a task
         with self._lock:
             self._stop_loop = lambda: _cancel_soon(loop, task)
-            if self._interrupted:
+            if self._interrupted:  # `interrupt` came before there was a loop to stop
                 raise asyncio.CancelledError
         try:
             return await self._handler.call(self._value, self._context)

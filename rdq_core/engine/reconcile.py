@@ -1,8 +1,7 @@
-"""Reconcilers: repairs of the gap between an application's own commit and its submit, run before
-each claim cycle.
+"""Reconcilers: application code that repairs the gap between its own commit and its submit.
 
-They are the application's code, so each has a time limit and a thread of its own: one that fails,
-hangs or raises anything at all is reported, and claims go on.
+They run before the claims of each cycle. Each has a time limit and a thread of its own: one that
+fails or hangs is reported, and claims go on.
 """
 
 import functools
@@ -18,7 +17,7 @@ from rdq_core.engine.stopping import Stop
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """A named repair. It must be idempotent, and safe while other hosts run it as well."""
+    """A named repair, bound to this host. Idempotent, and safe to run on several hosts at once."""
 
     name: str
     call: Callable[[], object]
@@ -27,21 +26,19 @@ class Reconciler:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repair as the application wrote it: a function of the host's `Rdq`, which only the host can
-    give.
-    """
+    """A repair as the application registered it: a function that takes the host's `Rdq`."""
 
     name: str
     call: Callable[[Any], object]
     timeout: timedelta
 
     def by(self, rdq: object) -> Reconciler:
-        """The repair as this host runs it."""
+        """The repair with this host's `Rdq`."""
         return Reconciler(self.name, functools.partial(self.call, rdq), self.timeout)
 
 
 class Reconcilers:
-    """All repairs of a host. One that is still running is not started again."""
+    """The reconcilers of a host, `all` of them. One that is still running is not started again."""
 
     def __init__(
         self,
@@ -51,18 +48,17 @@ class Reconcilers:
         sleeper: Sleeper,
         on_error: ErrorSink,
     ) -> None:
-        self._runs = [_Run(reconciler, on_error) for reconciler in reconcilers]
+        self.all = [_ReconcilerRun(reconciler, on_error) for reconciler in reconcilers]
         self._clock = clock
         self._sleeper = sleeper
         self._on_error = on_error
 
     def run(self, stop: Stop, *, until: datetime | None = None) -> None:
-        """Run each one, waiting for it no longer than its time limit, up to `until`, or when `stop`
-        is requested.
+        """Run each one in turn, and wait for its end, its time limit, `until`, or a stop.
 
-        After either none is started; one that is under way goes on, and nobody waits for it.
+        After `until` or a stop none is started; one that still runs is left to itself.
         """
-        for run in self._runs:
+        for run in self.all:
             left = None if until is None else until - self._clock.now()
             if stop.requested or (left is not None and left <= timedelta(0)):
                 return
@@ -71,7 +67,7 @@ class Reconcilers:
                 self._wait_for(run, done, stop, patience if left is None else min(patience, left))
 
     def _wait_for(
-        self, run: "_Run", done: threading.Event, stop: Stop, patience: timedelta
+        self, run: "_ReconcilerRun", done: threading.Event, stop: Stop, patience: timedelta
     ) -> None:
         with stop.waking(done):
             if not (stop.requested or self._sleeper.wait(done, patience / timedelta(seconds=1))):
@@ -79,20 +75,24 @@ class Reconcilers:
                 self._on_error(error, where=f"reconciler {run.reconciler.name}")
 
 
-class _Run:
+class _ReconcilerRun:
+    """Starts one reconciler, and remembers whether it still runs."""
+
     def __init__(self, reconciler: Reconciler, on_error: ErrorSink) -> None:
         self.reconciler = reconciler
         self._is_running = False
         self._on_error = on_error
 
     def start(self) -> threading.Event | None:
-        """Start it; what is set at its end. None when it is still running from an earlier cycle, or
-        has no thread.
+        """Start it; the event that its end sets. None when it still runs from an earlier cycle, or
+        the system has no thread for it.
         """
+        # No lock: only the sweep's thread starts, and the other thread only ever clears the flag.
         if self._is_running:
             return None
         self._is_running = True
-        done = threading.Event()  # of this start alone: the one before may be about to set its own
+        # A new event for each start: the thread of an earlier one may be about to set its own.
+        done = threading.Event()
         name = f"rdq-reconciler-{self.reconciler.name}"
         try:
             threading.Thread(target=self._call, args=(done,), name=name, daemon=True).start()

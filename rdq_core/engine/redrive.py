@@ -1,4 +1,4 @@
-"""Sending dead tasks back, and removing them: one at a time, each judged by what was seen of it."""
+"""Redrives and purges dead tasks, one at a time, each only if it is still as the caller saw it."""
 
 from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.lifecycle import NO_EDIT, Edit
@@ -22,20 +22,23 @@ class Redriver:
     def redrive(
         self, entry: DeadEntry, edit: Edit = NO_EDIT, *, op_id: str, force: bool = False
     ) -> Task:
-        """Due now, with a full budget and the history kept.
+        """Make a dead task due now, with a full budget; its history is kept.
 
-        Raises TaskConflict when the task is not dead as it was seen, or was redriven `max_redrives`
-        times already (`force` overrides that), QueueNotFound when its queue is not configured any
-        more.
+        Raises TaskConflict when the task is no longer dead as `entry` shows it, or was redriven
+        `max_redrives` times already (`force` overrides that), and QueueNotFound when its queue is
+        no longer configured.
         """
         settings = self._queues.settings(entry.queue)
         most = settings.limits.max_redrives
         if entry.redrive_count >= most and not force:
             raise TaskConflict(
-                f"task {entry.task_id} was redriven {entry.redrive_count} times; {entry.queue} allows {most}",
+                f"task {entry.task_id} was redriven {entry.redrive_count} times;"
+                f" {entry.queue} allows {most}",
                 task_id=entry.task_id,
                 hint="find out why it keeps dying, or use --force",
             )
+        # `op_id` is stored with the row, so that a repetition after a lost answer redrives no later
+        # death.
         task = self._store.redrive(
             entry, edit, now=self._clock.now(), op_id=op_id, shards=settings.index_shards
         )
@@ -43,7 +46,9 @@ class Redriver:
         return task
 
     def purge(self, entry: DeadEntry, *, op_id: str) -> None:
-        """Gone, with its history. Raises TaskConflict when the task is not dead as it was seen."""
+        """Remove a dead task with its history. Raises TaskConflict when it is no longer dead as
+        `entry` shows it.
+        """
         self._store.purge(entry, now=self._clock.now(), op_id=op_id)
         self._events.emit(
             Event(

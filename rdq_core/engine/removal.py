@@ -1,10 +1,12 @@
-"""Queues on their way out: one found empty for good becomes a tombstone, one in which a task turns
-up is opened again.
+"""Ends the deletion of queues: an empty one becomes a tombstone, and one in which a task turns up
+is opened again.
 
-    deleting ── six minutes ── empty ── a second ── empty ──► tombstone ── a task ──► deleting, and an alarm
+    deleting ── six minutes ── empty ── a second ── empty ──► tombstone
+        ▲                                                        │ a task turns up: reported
+        └────────────────────────────────────────────────────────┘
 
-A submit that was prepared before the deletion began may still commit for so long. The index follows
-the table with a delay, hence the second reading, and the looks afterwards.
+A submit prepared before the deletion began may still commit within the six minutes. The index lags
+the table, so a queue is read twice, and tombstones are looked at again later.
 """
 
 import threading
@@ -18,8 +20,8 @@ from rdq_core.engine.ports import Clock, ErrorSink, QueueStore, Sleeper, TaskSto
 from rdq_core.errors import ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed, Unavailable
 
 REFUSES_FOR: Final = timedelta(minutes=6)
-"""How long a queue refuses submits before it is looked at: a submitter's configuration and what it
-prepared by it end before that.
+"""How long a queue refuses submits before it is read: by then every submitter's cached
+configuration, and what it prepared with it, has expired.
 """
 BETWEEN_READINGS: Final = timedelta(seconds=1)
 
@@ -31,9 +33,7 @@ _PAGE: Final = 100
 
 
 class Removals:
-    """Brings deletions to their end. Every host may; of several that would look at the same time
-    one does.
-    """
+    """Ends deletions. Every host may; of several that would look at the same time one does."""
 
     def __init__(
         self,
@@ -52,9 +52,7 @@ class Removals:
         self._found_empty: dict[tuple[str, datetime | None], datetime] = {}
 
     def run(self) -> None:
-        """Look at every queue whose time has come. Nothing stops for what goes wrong here; it is
-        told.
-        """
+        """Look at every leaving queue whose time has come. Errors are reported and stop nothing."""
         for stored in self._leaving():
             try:
                 self._look(stored)
@@ -62,7 +60,7 @@ class Removals:
                 self._on_error(error, where=f"deletion of queue {stored.queue}")
 
     def finish(self, stored: StoredQueue, sleeper: Sleeper) -> bool:
-        """End a deletion now, if its time has come and two readings find nothing. Whether it is
+        """End a deletion now, if its time has come and two readings find no task. Whether it has
         ended.
         """
         if (
@@ -79,10 +77,7 @@ class Removals:
     def _leaving(self) -> Iterator[StoredQueue]:
         try:
             stored = self._queues.all_stored()
-        except (
-            StoreFailed,
-            Unavailable,
-        ):  # the sweep itself tells of a configuration that it can't read
+        except (StoreFailed, Unavailable):  # the sweep reports that it can't read a configuration
             return
         yield from (queue for queue in stored.values() if queue.is_leaving)
 
@@ -126,16 +121,18 @@ class Removals:
         ) as result:
             result["reopened"] = self._queues.reopen(stored, now=self._clock.now())
         problem = QueueNotFound(
-            f"queue {stored.queue} was deleted, and a task was found in it: it is being deleted again",
-            hint="a host still had old configuration, or its clock is wrong; the task is run as before",
+            f"queue {stored.queue} was deleted, and a task was found in it:"
+            " it is being deleted again",
+            hint="a host still had old configuration, or its clock is wrong;"
+            " the task is run as before",
         )
         self._on_error(problem, where=f"deletion of queue {stored.queue}")
 
     # -- reading -----------------------------------------------------------------------------------
 
     def _is_empty(self, stored: StoredQueue) -> bool:
-        """Whether nothing waits, runs or is dead. Tasks that have succeeded or were cancelled may
-        remain.
+        """Whether no task waits, runs or is dead. Succeeded and cancelled tasks may remain: TTL
+        removes them.
         """
         now = self._clock.now()
         until = now + _AHEAD

@@ -1,28 +1,27 @@
-"""What overdue tasks carry is kept for them where nobody claims them: in paused queues, and in
-those of other hosts.
+"""Renews what long overdue tasks keep outside of their rows: in paused queues, in queues of other
+hosts, and where claims are weeks behind.
 
-Stores let it expire some weeks after its task was due, unless somebody renews it. Claims do; where
-there is none, or where claims are weeks behind, a sweeper looks through the queue once a day, a
-little at a time. So a queue whose work is done in time costs nothing more.
+Stores let a body expire some weeks after its task was due, unless it is renewed. A claim renews it;
+where no claim comes, a sweeper looks through the queue once a day, a few pages at a time. A queue
+whose work is done in time costs nothing more.
 """
 
-import threading
 from collections import deque
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from rdq_core.domain.limits import LONG_OVERDUE
-from rdq_core.engine.ports import Candidate, Clock, ErrorSink, Jitter, TaskStore
+from rdq_core.engine.ports import Clock, ErrorSink, Jitter, TaskStore
 from rdq_core.errors import CorruptItem, StoreFailed
 
 _EVERY: Final = timedelta(days=1)
 _PAGE: Final = 25
-_TASKS_AT_ONCE: Final = 2 * _PAGE
-_QUERIES_AT_ONCE: Final = 20
+_TASKS_A_STEP: Final = 2 * _PAGE
+_QUERIES_A_STEP: Final = 20
 
 
 class Renewals:
-    """Looks through the due work of queues. One object a process: it remembers how far it has got."""
+    """Looks through the overdue work of queues. One object a process. `pages` are to be read."""
 
     def __init__(
         self, store: TaskStore, *, clock: Clock, jitter: Jitter, on_error: ErrorSink
@@ -31,47 +30,30 @@ class Renewals:
         self._clock = clock
         self._jitter = jitter
         self._on_error = on_error
-        self._pages: deque[tuple[str, int, Any]] = deque()
+        self.pages: deque[tuple[str, int, Any]] = deque()
         self._next_look: dict[str, datetime] = {}
-        self._lock = threading.Lock()
 
     def look_after(self, queue: str, shards: int) -> None:
-        """This queue's work may be long overdue: it is looked through in the next steps, unless it
-        was within a day.
-        """
+        """Look through this queue in the next steps, unless it was begun within a day."""
         now = self._clock.now()
-        with self._lock:
-            if now < self._next_look.get(queue, now):
-                return
-            self._next_look[queue] = now + _EVERY
-            # From a shard of our own on, because a process may end before it is through.
-            start = int(abs(self._jitter.fraction()) * shards)
-            self._pages.extend((queue, (start + step) % shards, None) for step in range(shards))
-
-    def notice(self, candidate: Candidate, shards: int) -> None:
-        """A task of a queue that is served was found due: when it is long overdue, what is behind
-        it is as well.
-        """
-        if candidate.due_at + LONG_OVERDUE <= self._clock.now():
-            self.look_after(candidate.queue, shards)
+        if now < self._next_look.get(queue, now):
+            return
+        self._next_look[queue] = now + _EVERY
+        # From a random shard on, because a process may end before it is through.
+        start = int(abs(self._jitter.fraction()) * shards)
+        self.pages.extend((queue, (start + step) % shards, None) for step in range(shards))
 
     def step(self) -> None:
-        """Go on with the looks that are under way. Never raises for storage."""
-        now, looked_at = self._clock.now(), 0
-        for _ in range(_QUERIES_AT_ONCE):
-            page = self._next_page()
-            if page is None:
+        """Read and renew the next pages, within the bounds of a step. Never raises for storage."""
+        looked_at = 0
+        for _ in range(_QUERIES_A_STEP):
+            if not self.pages or looked_at > _TASKS_A_STEP - _PAGE:
                 return
-            looked_at += self._look_at(*page, now)
-            if looked_at > _TASKS_AT_ONCE - _PAGE:
-                return
+            looked_at += self._renew_page(*self.pages.popleft())
 
-    def _next_page(self) -> tuple[str, int, Any] | None:
-        with self._lock:
-            return self._pages.popleft() if self._pages else None
-
-    def _look_at(self, queue: str, shard: int, after: Any, now: datetime) -> int:
-        """Renew what is overdue on one page; how much that was."""
+    def _renew_page(self, queue: str, shard: int, after: Any) -> int:
+        """Renew what is overdue on one page; the number of its tasks."""
+        now = self._clock.now()
         try:
             page = self._store.candidates(
                 queue, shard, until=now - LONG_OVERDUE, limit=_PAGE, after=after
@@ -80,8 +62,7 @@ class Renewals:
             self._on_error(failed, where=f"reading shard {shard} of queue {queue}")
             return 0
         if page.next is not None:
-            with self._lock:
-                self._pages.append((queue, shard, page.next))
+            self.pages.append((queue, shard, page.next))
         for candidate in page.items:
             try:
                 self._store.renew(candidate, now=now)

@@ -1,6 +1,4 @@
-"""Resolutions: what is done with a task once the outcome of its attempt is known, and what is told
-about it then.
-"""
+"""Settles claims: the write that an attempt's outcome calls for, then the event about it."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -9,7 +7,7 @@ from typing import Any
 from rdq_core.config.settings import QueueSettings
 from rdq_core.domain.attempt import Attempt, AttemptError, Code, Outcome, own_error
 from rdq_core.domain.backoff import delay, delay_with_floor, next_attempt_at
-from rdq_core.domain.classification import Verdict
+from rdq_core.domain.classification import ClassifiedOutcome
 from rdq_core.domain.fingerprint import fingerprint
 from rdq_core.domain.lease import Claim, Unreached, once_more
 from rdq_core.domain.lifecycle import Result
@@ -23,8 +21,8 @@ from rdq_core.errors import InputInvalid
 
 
 class Resolver:
-    """Settles claims and tells of it. Every method raises LeaseLost when the claim was fenced off:
-    nothing was changed.
+    """Settles claims and emits their events. Every method raises LeaseLost when the claim was
+    fenced off: nothing was changed then.
     """
 
     def __init__(
@@ -37,39 +35,47 @@ class Resolver:
         self._worker = worker
 
     def resolve(
-        self, task: Task, claim: Claim, settings: QueueSettings, verdict: Verdict, result: Result
+        self,
+        task: Task,
+        claim: Claim,
+        settings: QueueSettings,
+        classified: ClassifiedOutcome,
+        result: Result,
     ) -> Resolution:
-        """Record the attempt, and complete, reschedule or dead-letter the task as its outcome and
-        budget say.
-        """
+        """Record the attempt; complete, reschedule or dead-letter by its outcome and the budget."""
+        # One reading for the attempt's end, the backoff and the retention, so that they agree.
         now = self._clock.now()
-        attempt = self._attempt(claim, verdict, now)
-        if verdict.error is None:
-            return self._complete(task, claim, settings, verdict, attempt, result)
+        attempt = self._attempt(claim, classified, now)
+        if classified.error is None:
+            try:
+                self._store.complete(
+                    claim, attempt, result, now=now, expires_at=now + settings.limits.task_ttl
+                )
+            except InputInvalid as refused:
+                # This store can't hold a result of that size. Nothing was written.
+                classified, attempt = _too_large(classified, attempt, refused)
+                return self._fail_for_good(task, claim, settings, classified, attempt)
+            self._emit_end(EventName.SUCCEEDED, task, claim, classified, attempt)
+            return Resolution.COMPLETED
+        # From the claim, and not from the loaded task: the claim's condition has checked its row.
         budget_left = claim.task.attempt_count + 1 < settings.retry.max_attempts
-        if verdict.outcome is Outcome.RETRYABLE_FAILURE and budget_left:
-            return self._reschedule(task, claim, settings, verdict, attempt)
-        return self._dead_letter(task, claim, settings, verdict, attempt)
+        if classified.outcome is Outcome.RETRYABLE_FAILURE and budget_left:
+            return self._reschedule(task, claim, settings, classified, attempt)
+        return self._fail_for_good(task, claim, settings, classified, attempt)
 
     def budget_spent(self, task: Task, claim: Claim, settings: QueueSettings) -> Resolution:
-        """Dead without running: the budget was found spent, which is a reason and not one more
-        attempt.
+        """Dead-letter without running: the budget was spent before the claim, so there is no
+        attempt to record.
         """
         error = own_error(
             Code.ATTEMPTS_EXHAUSTED,
-            f"{task.attempt_count} attempts are spent and the queue allows {settings.retry.max_attempts}",
+            f"{task.attempt_count} attempts are spent, and the queue allows"
+            f" {settings.retry.max_attempts}",
         )
+        # The short failure, as `failure_of` reads it back from the row: there is no attempt record
+        # to hold the numbers.
         failure = failure_of(error.code, None) or _failure(error)
-        self._bury(task, claim, settings, None, error, failure, None)
-        self.tell(
-            EventName.DEAD_LETTERED,
-            task,
-            claim,
-            rule="budget",
-            code=error.code,
-            error_type=error.type,
-        )
-        return Resolution.DEAD_LETTERED
+        return self._dead_letter_unrun(task, claim, settings, error, failure, rule="budget")
 
     def release(
         self,
@@ -84,17 +90,16 @@ class Resolver:
         self._store.release(
             claim, failure_of(code, None) or Failure(code), due_at=due_at, unreached=unreached
         )
-        self.tell(EventName.RELEASED, task, claim, code=code)
+        self.emit(EventName.RELEASED, task, claim, code=code)
         return Resolution.RELEASED
 
     def not_reached(
         self, task: Task, claim: Claim, settings: QueueSettings, message: str
     ) -> Resolution:
-        """Give the task back, to be tried again after a while that grows: nothing was run, so it is
-        no attempt.
+        """Release a task whose function was not reached, for a wait that grows each time. Nothing
+        was run, so no attempt is recorded.
 
-        Dead when the queue's `dispatch_give_up` has passed since it was not reached for the first
-        time.
+        Dead-letters it once the queue's `dispatch_give_up` has passed since the first time.
         """
         now = self._clock.now()
         unreached = once_more(claim.unreached, now)
@@ -102,27 +107,20 @@ class Resolver:
             error = own_error(
                 Code.UNAVAILABLE, f"not reached since {format_time(unreached.since)}: {message}"
             )
-            self._bury(task, claim, settings, None, error, _failure(error), None)
-            self.tell(
-                EventName.DEAD_LETTERED,
-                task,
-                claim,
-                rule="dispatch",
-                code=error.code,
-                error_type=error.type,
+            return self._dead_letter_unrun(
+                task, claim, settings, error, _failure(error), rule="dispatch"
             )
-            return Resolution.DEAD_LETTERED
         due_at = next_attempt_at(
             now, delay(DISPATCH_BACKOFF, unreached.times, self._jitter.fraction())
         )
         return self.release(task, claim, Code.UNAVAILABLE, due_at=due_at, unreached=unreached)
 
     def lost(self, task: Task, claim: Claim) -> Resolution:
-        """Our write was fenced off: the task is somebody else's, and that is all there is to say."""
-        self.tell(EventName.LOST, task, claim)
+        """Our write was fenced off: another worker has the task, and nothing is written."""
+        self.emit(EventName.LOST, task, claim)
         return Resolution.LOST
 
-    def tell(self, name: EventName, task: Task, claim: Claim, **details: Any) -> None:
+    def emit(self, name: EventName, task: Task, claim: Claim, **details: Any) -> None:
         """Emit an event about a claimed task."""
         self._events.emit(
             event_of(
@@ -134,105 +132,114 @@ class Resolver:
             )
         )
 
-    # -- the three settling writes -----------------------------------------------------------------
+    # -- the settling writes -----------------------------------------------------------------------
 
-    def _complete(
+    def _reschedule(
         self,
         task: Task,
         claim: Claim,
         settings: QueueSettings,
-        verdict: Verdict,
+        classified: ClassifiedOutcome,
         attempt: Attempt,
-        result: Result,
-    ) -> Resolution:
-        now = attempt.finished_at or self._clock.now()
-        try:
-            self._store.complete(
-                claim, attempt, result, now=now, expires_at=now + settings.limits.task_ttl
-            )
-        except (
-            InputInvalid
-        ) as refused:  # this store can't hold a result of that size; nothing was written
-            return self._dead_letter(task, claim, settings, *_too_large(verdict, attempt, refused))
-        self._tell_end(EventName.SUCCEEDED, task, claim, verdict, attempt)
-        return Resolution.COMPLETED
-
-    def _reschedule(
-        self, task: Task, claim: Claim, settings: QueueSettings, verdict: Verdict, attempt: Attempt
     ) -> Resolution:
         now = attempt.finished_at or self._clock.now()
         failures, jitter = claim.task.attempt_count + 1, self._jitter.fraction()
         policy = settings.retry.backoff
         wait = (
             delay(policy, failures, jitter)
-            if verdict.not_before is None
-            else delay_with_floor(policy, failures, jitter, verdict.not_before - now)
+            if classified.not_before is None
+            else delay_with_floor(policy, failures, jitter, classified.not_before - now)
         )
         due_at = next_attempt_at(now, wait)
+        # If this write is in doubt and fails, no event is emitted: the lease lapses, and the next
+        # claim shows which of the two has happened.
         self._store.reschedule(claim, attempt, _failure(attempt.error), due_at=due_at)
-        self._tell_end(
-            EventName.RETRY_SCHEDULED, task, claim, verdict, attempt, delay_ms=span_millis(wait)
+        self._emit_end(
+            EventName.RETRY_SCHEDULED,
+            task,
+            claim,
+            classified,
+            attempt,
+            delay_ms=span_millis(wait),
         )
         return Resolution.RESCHEDULED
 
-    def _dead_letter(
-        self, task: Task, claim: Claim, settings: QueueSettings, verdict: Verdict, attempt: Attempt
-    ) -> Resolution:
-        error = attempt.error or own_error(Code.FAILED, "failed")
-        self._bury(task, claim, settings, attempt, error, _failure(error), verdict.fingerprint)
-        self._tell_end(EventName.DEAD_LETTERED, task, claim, verdict, attempt)
-        return Resolution.DEAD_LETTERED
-
-    def _bury(
+    def _fail_for_good(
         self,
         task: Task,
         claim: Claim,
         settings: QueueSettings,
-        attempt: Attempt | None,
-        error: AttemptError,
-        failure: Failure,
-        override: str | None,
-    ) -> None:
-        now = (
-            self._clock.now()
-            if attempt is None or attempt.finished_at is None
-            else attempt.finished_at
-        )
+        classified: ClassifiedOutcome,
+        attempt: Attempt,
+    ) -> Resolution:
+        error = attempt.error or own_error(Code.FAILED, "failed")
+        now = attempt.finished_at or self._clock.now()
         self._store.dead_letter(
             claim,
             attempt,
-            failure,
+            _failure(error),
             now=now,
-            fingerprint=fingerprint(task.handler_ref, error, override=override),
+            fingerprint=fingerprint(task.handler_ref, error, override=classified.fingerprint),
             expires_at=dead_until(settings, now),
         )
+        self._emit_end(EventName.DEAD_LETTERED, task, claim, classified, attempt)
+        return Resolution.DEAD_LETTERED
 
-    def _attempt(self, claim: Claim, verdict: Verdict, now: datetime) -> Attempt:
+    def _dead_letter_unrun(
+        self,
+        task: Task,
+        claim: Claim,
+        settings: QueueSettings,
+        error: AttemptError,
+        failure: Failure,
+        *,
+        rule: str,
+    ) -> Resolution:
+        now = self._clock.now()
+        self._store.dead_letter(
+            claim,
+            None,
+            failure,
+            now=now,
+            fingerprint=fingerprint(task.handler_ref, error),
+            expires_at=dead_until(settings, now),
+        )
+        self.emit(
+            EventName.DEAD_LETTERED,
+            task,
+            claim,
+            rule=rule,
+            code=error.code,
+            error_type=error.type,
+        )
+        return Resolution.DEAD_LETTERED
+
+    def _attempt(self, claim: Claim, classified: ClassifiedOutcome, now: datetime) -> Attempt:
         return Attempt(
             attempt_no=claim.attempt_no,
             started_at=claim.claimed_at,
             finished_at=now,
-            outcome=verdict.outcome,
-            error=verdict.error,
+            outcome=classified.outcome,
+            error=classified.error,
             worker=self._worker,
             fencing_token=claim.fencing_token,
         )
 
-    def _tell_end(
+    def _emit_end(
         self,
         name: EventName,
         task: Task,
         claim: Claim,
-        verdict: Verdict,
+        classified: ClassifiedOutcome,
         attempt: Attempt,
         delay_ms: int | None = None,
     ) -> None:
-        self.tell(
+        self.emit(
             name,
             task,
             claim,
-            outcome=verdict.outcome,
-            rule=verdict.rule,
+            outcome=classified.outcome,
+            rule=classified.rule,
             code=attempt.error.code if attempt.error else None,
             error_type=attempt.error.type if attempt.error else None,
             duration_ms=span_millis(
@@ -243,15 +250,16 @@ class Resolver:
 
 
 def _too_large(
-    verdict: Verdict, attempt: Attempt, refused: InputInvalid
-) -> tuple[Verdict, Attempt]:
+    classified: ClassifiedOutcome, attempt: Attempt, refused: InputInvalid
+) -> tuple[ClassifiedOutcome, Attempt]:
     error = own_error(Code.OUTPUT_TOO_LARGE, refused.message)
     failed = replace(attempt, outcome=Outcome.PERMANENT_FAILURE, error=error)
-    return replace(verdict, outcome=failed.outcome, rule="output_too_large", error=error), failed
+    failure = replace(classified, outcome=failed.outcome, rule="output_too_large", error=error)
+    return failure, failed
 
 
 def dead_until(settings: QueueSettings, now: datetime) -> datetime | None:
-    """When a task that dies now is removed; None is never."""
+    """When a task that dies now is removed by TTL; None is never."""
     ttl = settings.limits.dead_ttl
     return None if ttl is None else now + ttl
 

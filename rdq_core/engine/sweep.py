@@ -1,31 +1,39 @@
-"""One sweep: due work of many queues, claimed as slots get free, run side by side, and reported on.
+"""One sweep: looks at many queues in turn, decides what starts, and reports what was done.
 
-Any number of sweeps may overlap, on one machine or many. No lock decides who may: claims do. A
-lease is never held on work that isn't starting at once, since a claim is made by the very thread
-that then runs it.
+    Scheduler (one a sweep)
+      decides    next_cycle ── every second: reconcilers, removals, renewals, background work
+      per queue  upcoming ──── the next due time seen; out_of_time ── no handler fits any more
+      to end     idle_since ── nothing to do since; last_event ── the last end of a run
+      │
+      ├─ Admission (one a queue)   what may start now: due, with a token, its key free
+      ├─ RunnerPool                what is under way, and the threads it runs on
+      └─ Presence                  announces to other hosts that this sweep is at work
+
+Any number of sweeps may overlap, on one machine or many. No lock decides which of them takes a
+task: the conditional write of the claim does.
 """
 
-import functools
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from rdq_core.config.settings import Host, QueueSettings
-from rdq_core.domain.lease import Claim
+from rdq_core.domain.limits import LONG_OVERDUE
 from rdq_core.engine.admission import Admission
+from rdq_core.engine.backlog import RemainingWork
 from rdq_core.engine.claims import Claimer
 from rdq_core.engine.due_reader import DueReader
-from rdq_core.engine.effective_settings import EffectiveSettings
+from rdq_core.engine.effective_settings import EffectiveSettings, is_served
+from rdq_core.engine.pool import NotRun, RunnerPool, Slots
 from rdq_core.engine.ports import (
-    KEY_BUSY,
     BackgroundWork,
     Candidate,
     Clock,
     ErrorSink,
     Jitter,
-    KeyBusy,
     RateLimiter,
     Reservations,
     Sleeper,
@@ -33,21 +41,20 @@ from rdq_core.engine.ports import (
 )
 from rdq_core.engine.presence import Presence
 from rdq_core.engine.reconcile import Reconcilers
-from rdq_core.engine.remaining_work import RemainingWork, is_served
 from rdq_core.engine.removal import Removals
 from rdq_core.engine.renewals import Renewals
-from rdq_core.engine.report import SweepReport, Tally
+from rdq_core.engine.report import QueueReport, Resolution, SweepReport
 from rdq_core.engine.routing import Router
 from rdq_core.engine.run import Runner
-from rdq_core.engine.slots import Slots
 from rdq_core.engine.stopping import Stop
 from rdq_core.errors import StoreFailed
 
 _FAR_AHEAD: Final = timedelta(days=1)
-_LONGEST_WAIT: Final = timedelta(seconds=1)
-_SLICE: Final = timedelta(milliseconds=250)
+_CYCLE: Final = timedelta(seconds=1)
+"""How often every queue is looked at even if nothing woke the sweep."""
+_BACKGROUND_SLICE: Final = timedelta(milliseconds=250)
 _BACKGROUND: Final = "rdq.background"
-"""Where their due time is kept, under a name that no queue can have."""
+"""The key of background work among the queues' due times; no queue can have this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +62,11 @@ class SweepLimits:
     """When a sweep ends.
 
     After `deadline` nothing is claimed. `ends_at` is the end of the host's own time: from
-    `deadline` on handlers are asked to stop, and then their tasks are released; None leaves them
-    the time that they have. With nothing under way and nothing due within `horizon` of the last
-    thing that happened, the sweep looks for `linger` more and returns; None never returns by
-    itself. `max_tasks` bounds the claims. With `only_what_fits` a queue is left alone once a
-    handler of it could take longer than up to `ends_at`. `shards` are the only ones to look at,
-    None all.
+    `deadline` on handlers are asked to stop, and at `ends_at` their tasks are released; None leaves
+    them their own time. With nothing under way and nothing due within `horizon` of the last end of
+    a run, the sweep looks for `linger` more and returns; None never returns by itself. `max_tasks`
+    bounds the claims. With `only_what_fits` a queue is skipped once a handler of it could run past
+    `ends_at`. `shards` are the only ones to look at, None all.
     """
 
     deadline: datetime | None = None
@@ -74,10 +80,10 @@ class SweepLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepParts:
-    """What a sweep works with. `serves` are the queues, `host` is the kind of host that this is.
+    """What a sweep works with. `serves` are the queues, `host` is the kind of this host.
 
-    `reservations` is where it says that it is awake; None for hosts that nobody needs to start.
-    `background_work` is what it does besides, for a slice of its time.
+    `reservations` is where it announces its presence; None for hosts that nothing else starts.
+    `background_work` gets a slice of the sweep's time in each cycle.
     """
 
     store: TaskStore
@@ -101,7 +107,7 @@ class SweepParts:
 
 
 class Sweeper:
-    """Sweeps the queues that this host serves. One object a process; its slots outlive the single
+    """Sweeps the queues that this host serves. One object a process: its slots outlive the single
     sweep.
     """
 
@@ -110,12 +116,14 @@ class Sweeper:
         self.slots = Slots()
 
     def sweep(self, limits: SweepLimits, stop: Stop | None = None) -> SweepReport:
-        """Sweep until the limits say so or `stop` is requested. Never raises for a task's failure."""
-        return _Sweep(self._parts, self.slots, limits, stop or Stop()).run()
+        """Sweep until `limits` end it or `stop` is requested. Never raises for a task's failure."""
+        return Scheduler(self._parts, self.slots, limits, stop or Stop()).run()
 
 
-class _Sweep:
-    """The state of one sweep."""
+class Scheduler:
+    """Decides what one sweep starts and when it ends. Everything but `may_claim`, `on_unreached`
+    and `on_end`, which the pool's threads call, runs on the thread of `run`.
+    """
 
     def __init__(self, parts: SweepParts, slots: Slots, limits: SweepLimits, stop: Stop) -> None:
         self._parts = parts
@@ -123,21 +131,28 @@ class _Sweep:
         self._slots = slots
         self._limits = limits
         self._stop = stop
-        self._tally = Tally()
-        self._changed = threading.Event()
-        self._under_way = 0
-        self._started = 0
-        self._changes = 0
-        self._lock = threading.Lock()
-        self._last_event = parts.clock.now()
+        self._tally = _Tally()
+        self._last_event = self._next_cycle = parts.clock.now()
         self._idle_since: datetime | None = None
-        self._next_cycle = self._last_event
         self._upcoming: dict[str, datetime] = {}
         self._unreachable: set[str] = set()
         self._out_of_time: set[str] = set()
-        awake = parts.reservations if limits.shards is None else None
-        self._presence = Presence(awake, clock=parts.clock, on_error=parts.on_error)
+        # A sweep of some shards announces nothing: work in the other shards would wait for it.
+        self._presence = (
+            Presence(parts.reservations, clock=parts.clock, on_error=parts.on_error)
+            if parts.reservations is not None and limits.shards is None
+            else None
+        )
         self._admissions = {queue: self._admission(queue) for queue in parts.serves}
+        self._pool = RunnerPool(
+            parts.claimer,
+            parts.runner,
+            parts.effective_settings,
+            slots=slots,
+            stop=stop,
+            listener=self,
+            on_error=parts.on_error,
+        )
 
     def _admission(self, queue: str) -> Admission:
         parts = self._parts
@@ -154,116 +169,223 @@ class _Sweep:
             due_reader,
             parts.limiter,
             clock=parts.clock,
-            on_deferred=lambda: self._tally.add(queue, "deferred"),
+            on_deferred=lambda: self._tally.add(queue, NotRun.BUSY),
         )
 
     def run(self) -> SweepReport:
-        with self._stop.waking(self._changed):
+        """Sweep to the end."""
+        pool = self._pool
+        with self._stop.waking(pool.changed):
             while not self._is_over():
-                self._changed.clear()
-                changes = self._changes
-                begins_cycle = self._begins_cycle()
-                if begins_cycle:
-                    self._parts.reconcilers.run(self._stop, until=self._limits.deadline)
-                    self._parts.removals.run()
-                wakes = [
-                    self._turn(queue, admission) for queue, admission in self._admissions.items()
-                ]
-                if begins_cycle:
-                    self._parts.renewals.step()
-                    self._do_background_work()
-                wakes.append(self._background_work_at())
-                next_look = min((moment for moment in wakes if moment is not None), default=None)
-                # A run that began or ended since may have left work that this look didn't see.
-                if self._changes == changes and self._is_done(next_look):
+                # Cleared before the look, so that what ends during it shortens the next wait.
+                pool.changed.clear()
+                changes = pool.changes
+                next_look = self._look()
+                # A run that began or ended during this look may have left work that it didn't see.
+                if pool.changes == changes and self._is_done(next_look):
                     break
                 self._wait(next_look)
-            ran_out = self._has_run_out_of_time()
-            self._presence.end()
-            asleep_since = self._clock.now()
+            ran_out = self._limits.ends_at is not None and self._has_run_out_of_time()
+            if self._presence is not None:
+                self._presence.end()
+            # Read before the wait: until then a kick may have counted on this sweep.
+            withdrawn_at = self._clock.now()
             self._wait_for_runs()
-        return self._report(asleep_since) if ran_out else self._tally.report()
+        report = self._tally.report()
+        return self._with_remaining_work(report, withdrawn_at) if ran_out else report
 
-    def _has_run_out_of_time(self) -> bool:
-        """Whether the end of the host's time kept it from work, and not somebody's wish."""
-        if self._limits.ends_at is None or self._stop.requested:
-            return False
-        return self._is_out_of_time() or bool(self._out_of_time)
-
-    def _report(self, asleep_since: datetime) -> SweepReport:
-        """What it did; and what it leaves, where it ended for want of time."""
-        parts, limits = self._parts, self._limits
-        look = RemainingWork(
-            store=parts.store,
-            effective_settings=parts.effective_settings,
-            queues=tuple(self._admissions),
-            host=parts.host,
-            shards=limits.shards,
-            clock=self._clock,
-            sleeper=parts.idle,
-            on_error=parts.on_error,
-        )
-        left = look.left(
-            due_by=self._horizon, until=asleep_since + limits.linger, ends_at=limits.ends_at
-        )
-        background_work_at = self._upcoming.get(_BACKGROUND)
-        return replace(
-            self._tally.report(),
-            left=left,
-            left_background_work=background_work_at is not None
-            and background_work_at <= self._horizon,
-        )
-
-    def _begins_cycle(self) -> bool:
-        """Whether a cycle of claims begins, as the first one does; a run that ends begins no new
-        one.
+    def _look(self) -> datetime | None:
+        """Give every queue its turn, and once a cycle do what is not about tasks. When to look
+        again; None when only the end of a run can bring more work.
         """
-        now = self._clock.now()
-        if now < self._next_cycle:
-            return False
-        self._next_cycle = now + _LONGEST_WAIT
-        return True
+        now, begins_cycle = self._clock.now(), False
+        if now >= self._next_cycle:
+            begins_cycle, self._next_cycle = True, now + _CYCLE
+            if self._parts.reconcilers.all:
+                self._parts.reconcilers.run(self._stop, until=self._limits.deadline)
+            self._parts.removals.run()
+        wakes = [self._turn(queue, admission) for queue, admission in self._admissions.items()]
+        if begins_cycle:
+            if self._parts.renewals.pages:
+                self._parts.renewals.step()
+            if self._parts.background_work is not None and not self._is_out_of_time():
+                self._do_background_work(self._parts.background_work)
+        if (due_at := self._upcoming.get(_BACKGROUND)) is not None:
+            wakes.append(max(due_at, self._next_cycle))
+        return min((moment for moment in wakes if moment is not None), default=None)
 
-    def _do_background_work(self) -> None:
-        """A slice of what this host does besides. When there is more of it counts as a due time."""
-        if self._parts.background_work is None or self._is_out_of_time():
-            return
-        until = self._clock.now() + _SLICE
+    def _do_background_work(self, work: BackgroundWork) -> None:
+        """A slice of the host's background work. Its next due time counts as a queue's does."""
+        until = self._clock.now() + _BACKGROUND_SLICE
         if self._limits.deadline is not None:
             until = min(until, self._limits.deadline)
-        self._note_upcoming(_BACKGROUND, self._parts.background_work.step(until=until))
+        self._note_upcoming(_BACKGROUND, work.step(until=until))
 
-    def _background_work_at(self) -> datetime | None:
-        """When there is the next slice of them: with a cycle, and not before they are due."""
-        due_at = self._upcoming.get(_BACKGROUND)
-        return None if due_at is None else max(due_at, self._next_cycle)
+    # -- one queue ---------------------------------------------------------------------------------
 
-    # -- when to go on -----------------------------------------------------------------------------
+    def _turn(self, queue: str, admission: Admission) -> datetime | None:
+        """One queue's turn. An error in it is reported and skips this queue for a second; the
+        others go on.
+        """
+        try:
+            wakes_at = self._serve(queue, admission)
+        # The limiter failed, no thread could be started, or it is a bug.
+        except Exception as error:  # noqa: BLE001
+            kind = "rate limit of" if isinstance(error, StoreFailed) else "looking for work in"
+            self._parts.on_error(error, where=f"{kind} queue {queue}")
+            return self._clock.now() + _CYCLE
+        if self._presence is not None:
+            self._presence.keep(queue, is_at_work=self._slots.taken(queue) > 0)
+        return wakes_at
+
+    def _serve(self, queue: str, admission: Admission) -> datetime | None:
+        """Start what is due, as far as slots are free. When to come back; None when a slot gets
+        free.
+        """
+        settings = self._parts.effective_settings.of(queue)
+        if settings is None or not is_served(settings, self._parts.host):
+            if settings is not None:
+                self._parts.renewals.look_after(queue, settings.shards_ever)
+            return self._skip(queue)
+        if not self._fits(settings):
+            self._out_of_time.add(queue)
+            return self._skip(queue)
+        limit = settings.dispatch.concurrency
+        # At most `limit` starts in one turn, or fast handlers would keep the other queues waiting.
+        for _ in range(limit):
+            if self._is_over() or not (free := self._slots.acquire(queue, limit)):
+                return None
+            if not self._fill_slot(admission, settings, free):
+                now = self._clock.now()
+                self._note_upcoming(queue, admission.upcoming(now))
+                return admission.wakes_at(now)
+        return self._clock.now()
+
+    def _skip(self, queue: str) -> datetime:
+        self._upcoming.pop(queue, None)
+        return self._clock.now() + _CYCLE
+
+    def _fill_slot(self, admission: Admission, settings: QueueSettings, free: int) -> bool:
+        """Start the next candidate in the slot that was acquired, one of `free`; or release it."""
+        started = False
+        try:
+            candidate = self._next(admission, settings, free)
+            if candidate is None:
+                return False
+            if candidate.due_at + LONG_OVERDUE <= self._clock.now():
+                # What is behind a task that is long overdue is long overdue as well.
+                self._parts.renewals.look_after(candidate.queue, settings.shards_ever)
+            self._note_work(candidate.queue)
+            try:
+                self._pool.start(candidate, settings)
+            except BaseException:
+                self._defer(candidate, settings)
+                raise
+            started = True
+        finally:
+            if not started:
+                self._slots.release(settings.queue)
+        return started
+
+    def _next(self, admission: Admission, settings: QueueSettings, free: int) -> Candidate | None:
+        """The next candidate whose function, if it has one, has not been unreachable in this
+        sweep.
+        """
+        while True:
+            candidate = admission.next(
+                settings, until=self._horizon, poll=self._poll(settings), slots=free
+            )
+            if (
+                candidate is None
+                or not self._unreachable
+                or self._function_of(candidate, settings) not in self._unreachable
+            ):
+                return candidate
+            self._tally.add(candidate.queue, NotRun.BUSY)
+            admission.put_back(candidate)
+
+    def _function_of(self, candidate: Candidate, settings: QueueSettings) -> str | None:
+        target = self._parts.router.target(candidate.handler_ref, settings)
+        return None if target is None else target.function
+
+    # -- called by the pool's threads --------------------------------------------------------------
+
+    def may_claim(self, settings: QueueSettings) -> bool:
+        """See `Listener.may_claim`."""
+        return not self._is_out_of_time() and self._fits(settings)
+
+    def on_unreached(self, candidate: Candidate, settings: QueueSettings) -> None:
+        """Skip the other tasks of this function for the rest of the sweep."""
+        self._unreachable.add(self._function_of(candidate, settings) or "")
+
+    def on_end(
+        self,
+        candidate: Candidate,
+        settings: QueueSettings,
+        result: Resolution | NotRun,
+        *,
+        claimed: bool,
+    ) -> None:
+        """Count the result, and let the next candidate of its key or token start."""
+        if result is NotRun.BUSY:
+            self._defer(candidate, settings)
+            return
+        if result is not NotRun.NO_TIME:
+            self._tally.add(candidate.queue, result)
+        if isinstance(result, Resolution):
+            self._last_event = self._clock.now()
+        if claimed:
+            self._tally.add(candidate.queue, "claimed")
+            self._note_work(candidate.queue)
+            self._admissions[candidate.queue].ended(candidate)
+        else:
+            self._admissions[candidate.queue].put_back(candidate)
+
+    def _defer(self, candidate: Candidate, settings: QueueSettings) -> None:
+        self._tally.add(candidate.queue, NotRun.BUSY)
+        busy_until = self._clock.now() + self._poll(settings)
+        self._admissions[candidate.queue].put_back(candidate, busy_until=busy_until)
+
+    def _note_work(self, queue: str) -> None:
+        if self._presence is not None:
+            self._presence.note_work(queue)
+
+    def _note_upcoming(self, queue: str, moment: datetime | None) -> None:
+        if moment is None:
+            self._upcoming.pop(queue, None)
+        else:
+            self._upcoming[queue] = moment
+
+    # -- time --------------------------------------------------------------------------------------
 
     def _is_over(self) -> bool:
         """Whether nothing more may be claimed."""
-        spent = self._limits.max_tasks is not None and self._started >= self._limits.max_tasks
-        return spent or self._is_out_of_time()
+        most = self._limits.max_tasks
+        return (most is not None and self._pool.started >= most) or self._is_out_of_time()
 
     def _is_out_of_time(self) -> bool:
         deadline = self._limits.deadline
         return self._stop.requested or (deadline is not None and self._clock.now() >= deadline)
 
-    def _is_at_work(self) -> bool:
-        with self._lock:
-            return self._under_way > 0
+    def _has_run_out_of_time(self) -> bool:
+        """Whether the end of the host's time, and not a stop, kept the sweep from work."""
+        is_late = self._is_out_of_time() or bool(self._out_of_time)
+        return is_late and not self._stop.requested
+
+    def _fits(self, settings: QueueSettings) -> bool:
+        """Whether a handler that starts now is done when the host ends, at the latest."""
+        ends_at = self._limits.ends_at if self._limits.only_what_fits else None
+        return ends_at is None or self._clock.now() + settings.execution.handler_timeout <= ends_at
 
     def _is_done(self, next_look: datetime | None) -> bool:
         """Whether looks over at least `linger` have found nothing to do or to wait for."""
         if self._limits.horizon is None:
             return False
-        now = self._clock.now()
-        has_more = next_look is not None and next_look <= now
-        horizon = self._horizon
+        now, horizon = self._clock.now(), self._horizon
         if (
-            has_more
-            or self._is_at_work()
-            or self._presence.is_awake
+            (next_look is not None and next_look <= now)
+            or self._pool.is_at_work
+            or (self._presence is not None and self._presence.is_announced)
             or any(moment <= horizon for moment in self._upcoming.values())
         ):
             self._idle_since = None
@@ -274,213 +396,80 @@ class _Sweep:
     @property
     def _horizon(self) -> datetime:
         """Up to when due times are of interest."""
+        now = self._clock.now()
         if self._limits.horizon is None:
-            return self._clock.now() + _FAR_AHEAD
-        # What is due has to be seen however long ago the last thing happened: a slow handler may
-        # still be under way.
-        return max(self._clock.now(), self._last_event + self._limits.horizon)
+            return now + _FAR_AHEAD
+        # At least now: while a slow handler is under way the last event may be older than the
+        # horizon, and what is due must be seen all the same.
+        return max(now, self._last_event + self._limits.horizon)
+
+    def _poll(self, settings: QueueSettings) -> timedelta:
+        """How often to read a queue. A sweep that ends by itself reads at least once a cycle, so as
+        not to miss what comes in meanwhile.
+        """
+        interval = settings.dispatch.poll_interval
+        return interval if self._limits.horizon is None else min(interval, _CYCLE)
 
     def _wait(self, until: datetime | None) -> None:
-        """Until then, or a run ends, or the stop is requested. None leaves it to the end of a run."""
+        """Wait until then, the end of a run, or a stop; a cycle at most."""
         now = self._clock.now()
-        moments = (now + _LONGEST_WAIT, until, self._limits.deadline)
-        seconds = (min(moment for moment in moments if moment is not None) - now) / timedelta(
-            seconds=1
-        )
-        sleeper = self._parts.busy if self._is_at_work() else self._parts.idle
-        if seconds > 0:
-            sleeper.wait(self._changed, seconds)
+        moments = (now + _CYCLE, until, self._limits.deadline)
+        span = min(moment for moment in moments if moment is not None) - now
+        sleeper = self._parts.busy if self._pool.is_at_work else self._parts.idle
+        if span > timedelta(0):
+            sleeper.wait(self._pool.changed, span / timedelta(seconds=1))
 
     def _wait_for_runs(self) -> None:
         while True:
-            self._changed.clear()
+            self._pool.changed.clear()
+            # Handlers are asked to stop only now: until the deadline they may still finish.
             if self._limits.ends_at is not None and self._is_out_of_time():
                 self._stop.request(deadline=self._limits.ends_at)
-            if not self._is_at_work():
+            if not self._pool.is_at_work:
                 return
-            self._parts.busy.wait(self._changed, _LONGEST_WAIT / timedelta(seconds=1))
+            self._parts.busy.wait(self._pool.changed, _CYCLE / timedelta(seconds=1))
 
-    # -- one queue ---------------------------------------------------------------------------------
+    # -- the report --------------------------------------------------------------------------------
 
-    def _turn(self, queue: str, admission: Admission) -> datetime | None:
-        """One queue's turn. What goes wrong in it is told, and the queue left alone for a while;
-        the others go on.
-        """
-        try:
-            wakes_at = self._serve(queue, admission)
-        # the limiter fails, or no thread can be started, or it is a bug
-        except Exception as error:  # noqa: BLE001
-            kind = "rate limit of" if isinstance(error, StoreFailed) else "looking for work in"
-            self._parts.on_error(error, where=f"{kind} queue {queue}")
-            return self._clock.now() + _LONGEST_WAIT
-        self._presence.keep(queue, is_at_work=self._slots.taken(queue) > 0)
-        return wakes_at
-
-    def _serve(self, queue: str, admission: Admission) -> datetime | None:
-        """Start what is due, as far as slots are free. When to come back: None is when a slot gets
-        free.
-        """
-        settings = self._parts.effective_settings.of(queue)
-        if settings is None or not is_served(settings, self._parts.host):
-            if settings is not None:
-                self._parts.renewals.look_after(queue, settings.shards_ever)
-            self._upcoming.pop(queue, None)
-            return self._clock.now() + _LONGEST_WAIT
-        if self._is_too_late_for(settings):
-            self._out_of_time.add(queue)
-            self._upcoming.pop(queue, None)
-            return self._clock.now() + _LONGEST_WAIT
-        most = settings.dispatch.concurrency
-        for _ in range(
-            most
-        ):  # no more in one turn, or handlers that are fast would keep the other queues waiting
-            if self._is_over() or not self._slots.take(queue, most):
-                return None
-            if not self._fill_slot(admission, settings, free=most - self._slots.taken(queue) + 1):
-                self._note_upcoming(queue, admission.upcoming(self._clock.now()))
-                return admission.wakes_at(self._clock.now())
-        return self._clock.now()
-
-    def _is_too_late_for(self, settings: QueueSettings) -> bool:
-        """Whether a handler that starts now may not be done when the host ends."""
-        ends_at = self._limits.ends_at if self._limits.only_what_fits else None
-        return (
-            ends_at is not None and self._clock.now() + settings.execution.handler_timeout > ends_at
+    def _with_remaining_work(self, report: SweepReport, withdrawn_at: datetime) -> SweepReport:
+        """The report, with the queues whose work the host had no time for."""
+        parts, limits, horizon = self._parts, self._limits, self._horizon
+        remaining = RemainingWork(
+            store=parts.store,
+            effective_settings=parts.effective_settings,
+            queues=tuple(self._admissions),
+            host=parts.host,
+            shards=limits.shards,
+            clock=self._clock,
+            sleeper=parts.idle,
+            on_error=parts.on_error,
+        )
+        left = remaining.find(
+            due_by=horizon, until=withdrawn_at + limits.linger, ends_at=limits.ends_at
+        )
+        due_at = self._upcoming.get(_BACKGROUND)
+        return replace(
+            report,
+            left=left,
+            left_background_work=due_at is not None and due_at <= self._horizon,
         )
 
-    def _fill_slot(self, admission: Admission, settings: QueueSettings, *, free: int) -> bool:
-        """Start the next candidate in the slot that was taken, or give the slot back."""
-        started = False
-        try:
-            candidate = self._next(admission, settings, free)
-            if candidate is not None:
-                self._parts.renewals.notice(candidate, settings.shards_ever)
-                self._start(candidate, settings)
-                started = True
-        finally:
-            if not started:
-                self._slots.give_back(settings.queue)
-        return started
 
-    def _next(self, admission: Admission, settings: QueueSettings, free: int) -> Candidate | None:
-        """The next candidate but for those whose function couldn't be reached: they are a later
-        sweep's.
-        """
-        while True:
-            candidate = admission.next(
-                settings, until=self._horizon, poll=self._poll(settings), slots=free
-            )
-            if candidate is None or self._function_of(candidate, settings) not in self._unreachable:
-                return candidate
-            self._tally.add(candidate.queue, "deferred")
-            admission.started_nothing(candidate)
+class _Tally:
+    """Counts during a sweep, from all of its threads."""
 
-    def _function_of(self, candidate: Candidate, settings: QueueSettings) -> str | None:
-        target = self._parts.router.target(candidate.handler_ref, settings)
-        return None if target is None else target.function
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, Counter[str]] = {}
 
-    def _poll(self, settings: QueueSettings) -> timedelta:
-        """How often to look. A sweep that will end by itself must not miss what comes in while it
-        goes on.
-        """
-        interval = settings.dispatch.poll_interval
-        return interval if self._limits.horizon is None else min(interval, _LONGEST_WAIT)
-
-    def _note_upcoming(self, queue: str, moment: datetime | None) -> None:
-        if moment is None:
-            self._upcoming.pop(queue, None)
-        else:
-            self._upcoming[queue] = moment
-
-    # -- one candidate, on a thread of its own -----------------------------------------------------
-
-    def _start(self, candidate: Candidate, settings: QueueSettings) -> None:
-        thread = threading.Thread(
-            target=self._work,
-            args=(candidate, settings),
-            name=f"rdq-run-{candidate.task_id}",
-            daemon=True,
-        )
-        self._presence.note_work(candidate.queue)
-        self._count(under_way=1, started=1, wake=False)
-        try:
-            thread.start()
-        except BaseException:  # the system has no more threads to give
-            self._count(
-                under_way=-1, started=-1, wake=False
-            )  # or it would be tried again at once, for ever
-            self._defer(candidate, settings)
-            raise
-
-    def _work(self, candidate: Candidate, settings: QueueSettings) -> None:
-        claim = None
-        try:
-            settings = self._parts.effective_settings.as_defined(candidate, settings)
-            claim = self._take(candidate, settings)
-            if claim is not None:
-                self._run(claim, candidate, settings)
-        except Exception as bug:  # noqa: BLE001 - a thread must not die in silence
-            self._parts.on_error(bug, where=f"working on task {candidate.task_id}")
-        finally:
-            if claim is None:
-                self._slots.give_back(candidate.queue)
-            self._count(under_way=-1, started=-1 if claim is None else 0)
-
-    def _run(self, claim: Claim, candidate: Candidate, settings: QueueSettings) -> None:
-        self._tally.add(candidate.queue, "claimed")
-        gone = functools.partial(self._handler_gone, candidate.queue)
-        unreached = functools.partial(
-            self._unreachable.add, self._function_of(candidate, settings) or ""
-        )
-        try:
-            resolution = self._parts.runner.run(
-                claim, settings, self._stop, handler_gone=gone, on_unreached=unreached
-            )
-            self._tally.add(candidate.queue, resolution)
-        finally:
-            self._last_event = self._clock.now()
-            self._presence.note_work(candidate.queue)
-            self._admissions[candidate.queue].ended(candidate)
-
-    def _take(self, candidate: Candidate, settings: QueueSettings) -> Claim | None:
-        """The claim to run; None when there is none, which has been counted."""
-        admission, taken = self._admissions[candidate.queue], None
-        if self._is_out_of_time() or self._is_too_late_for(settings):
-            admission.started_nothing(candidate)
-            return None
-        try:
-            taken = self._parts.claimer.take(candidate, settings)
-        # what can't be read or reached waits like a busy key, and stops nobody
-        except Exception as error:  # noqa: BLE001
-            self._parts.on_error(error, where=f"claiming task {candidate.task_id}")
-            taken = KEY_BUSY
-        if isinstance(taken, Claim):
-            return taken
-        if isinstance(taken, KeyBusy):
-            self._defer(candidate, settings)
-            return None
-        self._tally.add(candidate.queue, "contended" if taken is None else taken)
-        if taken is not None:
-            self._last_event = self._clock.now()
-        admission.started_nothing(candidate)
-        return None
-
-    def _defer(self, candidate: Candidate, settings: QueueSettings) -> None:
-        self._tally.add(candidate.queue, "deferred")
-        busy_until = self._clock.now() + self._poll(settings)
-        self._admissions[candidate.queue].started_nothing(candidate, busy_until=busy_until)
-
-    def _count(self, *, under_way: int, started: int, wake: bool = True) -> None:
-        """Counting and waking are one step: whoever sees the count is not left waiting for the
-        wake.
-        """
+    def add(self, queue: str, name: str) -> None:
+        """Count one more task of a queue under a field's name of `QueueReport`."""
         with self._lock:
-            self._under_way += under_way
-            self._started += started
-            self._changes += 1
-            if wake:
-                self._changed.set()
+            self._counts.setdefault(queue, Counter())[name] += 1
 
-    def _handler_gone(self, queue: str) -> None:
-        self._slots.give_back(queue)
-        self._changed.set()
+    def report(self) -> SweepReport:
+        """The counts so far."""
+        with self._lock:
+            return SweepReport(
+                {queue: QueueReport(**counts) for queue, counts in self._counts.items()}
+            )

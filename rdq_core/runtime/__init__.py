@@ -1,3 +1,1 @@
-"""The outside world: the system's time, chance and names, where events go, and how the parts are
-put together.
-"""
+"""The outside world: time, randomness, logs and AWS, and how the parts of rdq are put together."""

@@ -1,4 +1,4 @@
-"""Where errors go that have no task to be stored on: the log, and whoever asked to hear of them."""
+"""Reports errors that belong to no task: to the log, and to the application's listeners."""
 
 import threading
 from collections.abc import Callable
@@ -11,9 +11,10 @@ Listener = Callable[[BaseException], object]
 
 
 class ErrorHub:
-    """An `ErrorSink` that passes on to another one, and then to each listener.
+    """An `ErrorSink` that passes each error to another one, and then to each listener.
 
-    Listeners are the application's code: one that raises is itself reported, and stops nobody.
+    Listeners are the application's code: one that raises is reported itself, and the others are
+    still called.
     """
 
     def __init__(self, first: ErrorSink) -> None:
@@ -22,12 +23,12 @@ class ErrorHub:
         self._lock = threading.Lock()
 
     def add(self, listener: Listener) -> None:
-        """Tell `listener` of every error from now on. A note on the error says where it happened."""
+        """Call `listener` with every error from now on. A note on it says where it occurred."""
         with self._lock:
             self._listeners = (*self._listeners, listener)
 
     def __call__(self, error: BaseException, *, where: str) -> None:
-        """Tell everybody."""
+        """Report an error."""
         self._first(error, where=where)
         if self._listeners:
             error.add_note(f"rdq: {where}")
@@ -39,6 +40,6 @@ class ErrorHub:
 
 
 PROCESS_ERRORS: Final = ErrorHub(log_error)
-"""What every rdq of this process that is on AWS tells its errors to: a worker's reach the
-application's listener.
+"""The error sink shared by every `Rdq` of this process on AWS, so that a worker's errors reach the
+application's listeners.
 """

@@ -1,8 +1,7 @@
-"""How deep each queue's DLQ is and how long its oldest due task has been waiting, as metrics, read
-from storage.
+"""Metrics read from storage: the depth of each queue's DLQ and the age of its oldest due task.
 
-Scheduled sweeps tell them, at most once a minute, also for queues that workers serve. Counting
-stops at 10,000.
+Scheduled sweeps emit them once a minute, also for queues that workers serve. Counting stops at
+10,000.
 """
 
 from datetime import datetime, timedelta
@@ -18,17 +17,16 @@ _EVERY: Final = timedelta(minutes=1)
 
 
 class Gauges:
-    """The gauges of one process, which remembers when it read them."""
+    """The gauges of one process, read at most once a minute: counting costs reads."""
 
     def __init__(self, parts: Parts, metrics: MetricsSink) -> None:
         self._parts = parts
         self._metrics = metrics
         self._read_at: datetime | None = None
 
-    def tell(self) -> None:
-        """Measure every queue, unless it was done within a minute: counting costs reads.
-
-        What can't be read is told as an error, and stops nothing.
+    def emit(self) -> None:
+        """Measure every queue, unless that was done within a minute. A queue that can't be read is
+        reported as an error, and the others are measured.
         """
         now = self._parts.clock.now()
         if self._read_at is not None and now - self._read_at < _EVERY:

@@ -1,8 +1,7 @@
-"""What rdq's own functions share: parts that outlive an invocation, and what each invocation begins
-and ends with.
-"""
+"""What rdq's Lambda functions share: parts that outlive an invocation, and its begin and end."""
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,16 +15,16 @@ from rdq_core.runtime.wiring import Parts, connect, lambda_client
 from rdq_core.stores.dynamodb.clock import StorageClock
 
 SERVICE: Final = "POWERTOOLS_SERVICE_NAME"
-"""The environment variable that tells the metrics of one stack from another's."""
-_SECONDS: Final = 5.0
+"""The environment variable that names the stack in its metrics."""
+_READ_TIMEOUT_SECONDS: Final = 5.0
 
 Start = Callable[[str, Mapping[str, Any]], None]
-"""Starts a function with an event, and doesn't wait for it."""
+"""Starts a function with an event, without waiting for its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionHost:
-    """One function's process. `metrics` are printed at the end of each invocation."""
+    """The process of one function. Its `metrics` are printed at the end of each invocation."""
 
     parts: Parts
     metrics: MetricsSink
@@ -34,8 +33,8 @@ class FunctionHost:
 
     @contextlib.contextmanager
     def invocation(self) -> Iterator[None]:
-        """Around each invocation: the process may have been frozen before it, so no time is known
-        any more.
+        """Wrap each invocation. Lambda may have frozen the process before it, so the storage clock
+        forgets its offset.
         """
         clock = self.parts.clock
         if isinstance(clock, StorageClock):
@@ -51,9 +50,7 @@ class FunctionHost:
 
 
 def host_from_env(name: str) -> FunctionHost:
-    """The host on the environment's AWS, for the function of this name. Made once, while the
-    function is cold.
-    """
+    """The host for the function of this name, on the environment's AWS. Made at a cold start."""
     log_as_json()
     metrics = MetricsSink(service=os.environ.get(SERVICE) or name)
     return FunctionHost(
@@ -62,11 +59,11 @@ def host_from_env(name: str) -> FunctionHost:
 
 
 def _starter() -> Start:
-    made: list[Any] = []
+    @functools.cache
+    def client() -> Any:
+        return lambda_client(_READ_TIMEOUT_SECONDS)
 
     def start(function: str, event: Mapping[str, Any]) -> None:
-        if not made:
-            made.append(lambda_client(_SECONDS))
-        made[0].invoke(FunctionName=function, InvocationType="Event", Payload=encode_json(event))
+        client().invoke(FunctionName=function, InvocationType="Event", Payload=encode_json(event))
 
     return start

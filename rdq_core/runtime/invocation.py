@@ -1,8 +1,7 @@
-"""The Lambda invocation that code runs in, where it runs in one: how much time is left, and whether
-rdq made it.
+"""The Lambda invocation that code runs in, if any: the time that is left, and whether rdq made it.
 
-Nothing in Lambda's Python runtime tells the invocation's context to code deep below the handler, so
-it is looked for where it must be: among the arguments of a call, or of one of its callers.
+Lambda's Python runtime passes the invocation's context to the handler alone. Code far below it is
+given none, so it is searched for among the arguments of a call and the locals of its callers.
 """
 
 import os
@@ -20,11 +19,11 @@ _MAX_NAME: Final = 256
 
 
 def is_delivery(lambda_context: object | None = None) -> bool:
-    """Whether this code was called by rdq: by this process's engine, or as a function that a
-    sweeper has invoked.
+    """Whether this code was called by rdq: by this process's engine, or as a function invoked by a
+    sweeper.
 
-    `lambda_context` is the invocation's, None outside of Lambda; a sweeper leaves its mark in
-    `custom.rdq` of the ClientContext.
+    `lambda_context` is the invocation's, None outside of Lambda. A sweeper sets `custom.rdq` in its
+    ClientContext.
     """
     if current_delivery() is not None:
         return True
@@ -36,7 +35,7 @@ def is_delivery(lambda_context: object | None = None) -> bool:
 
 
 def find_lambda_context(arguments: Iterable[object]) -> Any | None:
-    """The Lambda context among `arguments`, else among those of the callers of this thread; None
+    """The Lambda context among `arguments`, else among the locals of this thread's callers; None
     outside of Lambda.
     """
     given = next((value for value in arguments if remaining_of(value) is not None), None)
@@ -44,14 +43,14 @@ def find_lambda_context(arguments: Iterable[object]) -> Any | None:
 
 
 def remaining_of(lambda_context: object) -> timedelta | None:
-    """The time that the invocation has left, None for what is no Lambda context. Never negative."""
+    """The time the invocation has left, 0 or more; None for anything but a Lambda context."""
     ask = getattr(lambda_context, _REMAINING, None)
     millis = ask() if callable(ask) else None
     return timedelta(milliseconds=max(millis, 0)) if isinstance(millis, int) else None
 
 
 def worker_name(lambda_context: object | None = None) -> str:
-    """Who runs this, as attempt records have it: function and request id on Lambda, else host and
+    """The name of this worker on attempt records: function and request id on Lambda, else host and
     process id.
     """
     function = os.environ.get("AWS_LAMBDA_FUNCTION_NAME") or getattr(
@@ -65,17 +64,15 @@ def worker_name(lambda_context: object | None = None) -> str:
 def _among_callers() -> Any | None:
     for frame in _callers():
         for value in list(frame.f_locals.values()):
-            # Asked of the class: a mock answers to every name, its class doesn't.
+            # On the class: a mock has every attribute, its class doesn't.
             if hasattr(type(value), _REMAINING) and remaining_of(value) is not None:
                 return value
     return None
 
 
 def _callers() -> Iterator[FrameType]:
-    """The frames of this thread's functions, innermost first. Modules have globals, but no
-    invocation.
-    """
-    # inspect.stack would read every caller's source
+    """The frames of this thread's functions, innermost first; frames of modules are left out."""
+    # inspect.stack would read the source of every caller.
     frame: FrameType | None = sys._getframe()  # noqa: SLF001
     while frame is not None:
         if frame.f_code.co_name != "<module>":

@@ -1,12 +1,12 @@
-"""The kick function: work that becomes due before the next scheduled sweep starts one, if none is
-awake.
+"""The kick function: starts a sweep for work that becomes due before the next scheduled one.
 
-    a row turns PENDING ── due within a minute, of a queue that the sweeper serves ── book ──► start
-                                                                                    └─ a sweep is awake: nothing
+    a row turns PENDING, due within a minute, in a queue that the sweeper serves
+      └─ acquire the queue's reservation ──┬─ acquired ──► start a sweep
+                                           └─ a sweep is announced, or just started ──► nothing
 
-The invariant: each row was committed before an awake sweep's last look, or a sweep was started
-after it. A booking whose start is refused is taken back, and the batch fails, to be delivered
-again.
+The invariant: each row was committed before the last look of an announced sweep, or a sweep was
+started after it. A reservation whose start is refused is released, and the batch fails, so that the
+stream delivers it again.
 """
 
 import threading
@@ -27,24 +27,27 @@ from rdq_core.stores.dynamodb.schema import STATE, Attr, queue_of
 SWEEPER: Final = "RDQ_SWEEPER_FUNCTION"
 """The environment variable that names the sweeper function."""
 _TIME_TO_LIVE: Final = "dynamodb.amazonaws.com"
-"""Who removes a row whose TTL has passed, as the stream has it."""
+"""The principal of a removal by TTL in a stream record's `userIdentity`, see "Time to Live and
+DynamoDB Streams" in DynamoDB's documentation.
+"""
 SOON: Final = timedelta(seconds=65)
-"""What is due later is found by the next scheduled sweep: one starts each minute, or a little late.
+"""What is due later is left to the next scheduled sweep, which starts within a minute, or a little
+later.
 """
 
 
 class KickFunction:
-    """Starts sweeps, and cleans up, as the stream of the tasks table tells it."""
+    """Handles batches of the tasks table's stream: starts sweeps, and cleans up."""
 
     def __init__(self, host: FunctionHost) -> None:
         self._host = host
         self._parts = host.parts
 
     def kick(self, event: object) -> list[str]:
-        """Start one sweep for the queues that have new work and no sweep awake; which they are.
+        """Start one sweep for the queues that have new work and no announced sweep; those queues.
 
-        Raises whatever refused the start: the batch must be delivered again. Records that come
-        twice or late do no harm. Raises InputInvalid for what is no batch of a stream.
+        Raises the error that refused the start, so that the batch is delivered again. Records that
+        come twice or late do no harm. Raises InputInvalid for an event that is no stream batch.
         """
         records = _records(event)
         served = self._served()
@@ -52,25 +55,26 @@ class KickFunction:
         queues = dict.fromkeys(
             queue for record in records if (queue := _queue_with_work(record, horizon)) in served
         )
-        booked: list[str] = []
+        acquired: list[str] = []
         try:
             for queue in queues:
-                booked.append(queue)  # what may be booked when an error comes has to be known
-                if not self._books(queue):
-                    booked.pop()
-            if booked:
-                self._host.start(self._sweeper, {"queues": booked})
+                # Noted before the write: if its answer is lost, it has to be released all the same.
+                acquired.append(queue)
+                if not self._acquire(queue):
+                    acquired.pop()
+            if acquired:
+                self._host.start(self._sweeper, {"queues": acquired})
         except BaseException:
-            self._take_back(booked)
+            self._release(acquired)
             raise
-        return booked
+        return acquired
 
     def clean_up(self, event: object) -> None:
-        """Delete what removed and replaced rows leave behind, and tell of dead tasks whose
-        retention has ended.
+        """Delete what removed and replaced rows have left behind, and emit an event for each dead
+        task whose retention has ended.
 
-        A record that comes twice is told twice. Raises StoreFailed: deliver the batch again. Raises
-        InputInvalid for what is no batch of a stream.
+        A record that comes twice emits its event twice. Raises StoreFailed: deliver the batch
+        again. Raises InputInvalid for an event that is no stream batch.
         """
         for record in _records(event):
             self._parts.store.clean_up(record)
@@ -87,32 +91,32 @@ class KickFunction:
 
     def _served(self) -> frozenset[str]:
         return frozenset(
-            name for name, each in self._parts.queues.all().items() if _is_the_sweepers(each)
+            name for name, each in self._parts.queues.all().items() if _is_served_by_sweeper(each)
         )
 
-    def _books(self, queue: str) -> bool:
+    def _acquire(self, queue: str) -> bool:
         now: datetime = self._parts.clock.now()
         return self._parts.reservations.acquire(queue, now=now, until=now + AWAKE_FOR)
 
-    def _take_back(self, booked: Iterable[str]) -> None:
-        """Clear the bookings, or wait until they have ended: the next delivery would take them for
-        a sweep's word.
+    def _release(self, acquired: Iterable[str]) -> None:
+        """Release the reservations, or wait until they have expired: the next delivery of the batch
+        would take them for an announced sweep.
         """
-        standing = [queue for queue in booked if not self._is_taken_back(queue)]
+        standing = [queue for queue in acquired if not self._is_released(queue)]
         if standing:
             self._parts.idle.wait(threading.Event(), AWAKE_FOR / timedelta(seconds=1))
 
-    def _is_taken_back(self, queue: str) -> bool:
+    def _is_released(self, queue: str) -> bool:
         try:
             self._parts.reservations.release(queue)
         except StoreFailed as failed:
-            self._parts.on_error(failed, where=f"taking back the start of a sweep of queue {queue}")
+            self._parts.on_error(failed, where=f"releasing the reservation of queue {queue}")
             return False
         return True
 
 
 def _records(event: object) -> list[Mapping[str, Any]]:
-    """The records of a stream's batch. Their images are items of DynamoDB's, where they have any."""
+    """The records of a stream batch, with their images in DynamoDB's item form."""
     records = event.get("Records") if isinstance(event, Mapping) else None
     if not isinstance(records, list) or not all(map(_is_of_a_stream, records)):
         raise InputInvalid(
@@ -135,8 +139,8 @@ def _is_item(image: object) -> bool:
 
 
 def _expired(record: Mapping[str, Any]) -> Event | None:
-    """What is to be told of a dead task that nobody has sent back: DynamoDB has removed it, or a
-    submit replaced it.
+    """The event about a dead task whose retention ended: TTL removed its row, or a submit of the
+    same id replaced it. None for any other record.
     """
     images = record.get("dynamodb", {})
     old, new = images.get("OldImage") or {}, images.get("NewImage") or {}
@@ -155,16 +159,14 @@ def _expired(record: Mapping[str, Any]) -> Event | None:
     )
 
 
-def _is_the_sweepers(settings: QueueSettings) -> bool:
-    """A queue for any host is the sweeper's where it names functions; what workers alone can run is
-    theirs.
-    """
+def _is_served_by_sweeper(settings: QueueSettings) -> bool:
+    """Whether the sweeper serves the queue: with host `any`, if the queue names functions."""
     is_shared = settings.host is Host.ANY and bool(settings.handlers)
     return not settings.paused and (settings.host is Host.SWEEPER or is_shared)
 
 
 def _queue_with_work(record: Mapping[str, Any], horizon: int) -> str | None:
-    """The queue of a row that has turned PENDING and is due by then; None for any other record."""
+    """The queue of a row that turned PENDING and is due by `horizon`; None for any other record."""
     images = record.get("dynamodb", {})
     old, new = images.get("OldImage") or {}, images.get("NewImage") or {}
     if text_of(new, Attr.KIND) != STATE or text_of(new, Attr.STATUS) != Status.PENDING:

@@ -1,4 +1,4 @@
-"""The application's registry, by the name of its module."""
+"""Imports the application's registry by the name of its module."""
 
 import importlib
 import os
@@ -16,7 +16,7 @@ _PACKAGE: Final = Path(__file__).parents[1]
 
 
 def load_registry(target: str) -> Registry:
-    """The registry that MODULE[:REGISTRY] means. Raises InputInvalid when there is none."""
+    """The registry of MODULE[:REGISTRY]. Raises InputInvalid when there is none."""
     name, _, attribute = target.partition(":")
     module = _imported(name)
     if attribute:
@@ -56,8 +56,8 @@ def _imported(name: str) -> Any:
         where = "in this folder or installed" if mine else f"which {name} imports{_place(missing)}"
         raise InputInvalid("module", f"there is no module {missing.name} {where}") from missing
     except (SyntaxError, ImportError) as broken:
-        told = broken.msg if isinstance(broken, SyntaxError) else str(broken)
-        raise InputInvalid("module", f"importing {name}: {told}{_place(broken)}") from broken
+        message = broken.msg if isinstance(broken, SyntaxError) else str(broken)
+        raise InputInvalid("module", f"importing {name}: {message}{_place(broken)}") from broken
     except Exception as broken:
         raise InputInvalid(
             "module",
@@ -67,7 +67,7 @@ def _imported(name: str) -> Any:
 
 
 def _place(error: BaseException) -> str:
-    """Where in the user's files an import failed; empty where no file is to blame."""
+    """The file and line of the user's code at which an import failed; empty if there is none."""
     if isinstance(error, SyntaxError) and error.filename:
         return f" ({error.filename}, line {error.lineno})"
     frames = [

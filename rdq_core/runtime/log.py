@@ -1,6 +1,4 @@
-"""Events as structured log records: one JSON object a line, with nothing in it that could be
-private.
-"""
+"""Events and errors as structured log records: one JSON object a line, without private data."""
 
 import json
 import logging
@@ -12,13 +10,13 @@ from rdq_core.engine.events import Event
 from rdq_core.errors import RdqError
 
 LOGGER: Final = "rdq"
-_TALKATIVE: Final = ("boto3", "botocore", "s3transfer", "urllib3")
-"""Libraries whose loggers tell whole requests at level DEBUG."""
+_LOGS_REQUESTS: Final = ("boto3", "botocore", "s3transfer", "urllib3")
+"""Libraries that log whole requests at level DEBUG."""
 
 
 class LogSink:
-    """An `EventSink` that writes each event to the `rdq` logger at level INFO, as JSON, without
-    what doesn't apply.
+    """An `EventSink` that writes each event to the `rdq` logger at level INFO, as JSON without
+    empty fields.
     """
 
     def __init__(self) -> None:
@@ -36,16 +34,16 @@ class LogSink:
 
 
 class Quiet:
-    """An `EventSink` for those who don't listen."""
+    """An `EventSink` that drops every event."""
 
     def emit(self, event: Event) -> None:
         """Drop the event."""
 
 
 def log_error(error: BaseException, *, where: str) -> None:
-    """An `ErrorSink`: what has no task to be stored on goes to the `rdq` logger at level ERROR.
+    """An `ErrorSink` that writes to the `rdq` logger at level ERROR.
 
-    Messages of rdq's own errors are safe to print; of other exceptions only the type is.
+    Messages of rdq's own errors are safe to log; of other exceptions only the type is.
     """
     record = {"event": "error", "where": where, "error_type": type_name(error)}
     if isinstance(error, RdqError):
@@ -54,12 +52,12 @@ def log_error(error: BaseException, *, where: str) -> None:
 
 
 def keep_requests_out_of_logs() -> None:
-    """Keep requests to AWS, in which payloads are, out of the logs of a program that is rdq's own.
+    """Keep requests to AWS, which contain payloads, out of the logs of rdq's own programs.
 
-    Whatever level its environment asks for, AWS's libraries log at INFO. One whose logger has a
-    level of its own by now keeps it: somebody wants just that.
+    AWS's libraries log at INFO whatever the root level is. A logger whose level is already set
+    keeps it.
     """
-    for name in _TALKATIVE:
+    for name in _LOGS_REQUESTS:
         logger = logging.getLogger(name)
         if logger.level == logging.NOTSET:
             logger.setLevel(logging.INFO)

@@ -1,6 +1,4 @@
-"""Errors as programs get them over HTTP and from the ops function: problem documents (RFC 9457)
-with stable codes.
-"""
+"""Errors as problem documents (RFC 9457) with stable codes, for HTTP and the ops function."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,37 +18,37 @@ _STATUS: Final[Mapping[type[RdqError], tuple[int, str]]] = {
     errors.CorruptItem: (500, "Something stored can't be read"),
     errors.Unavailable: (503, "Something is missing or not allowed"),
 }
-_OURS: Final = (500, "This is a bug in rdq")
+_INTERNAL: Final = (500, "This is a bug in rdq")
 
 
 class Forbidden(RdqError):
-    """The caller is nobody whom AWS vouches for."""
+    """AWS does not vouch for the caller."""
 
     default_code = "forbidden"
 
 
 def problem_of(error: BaseException) -> dict[str, Any]:
-    """The problem document. Of what is no error of rdq's nothing is told: its message may be
+    """The problem document. The message of an exception that is no RdqError is left out: it may be
     private.
     """
     if isinstance(error, Forbidden):
         status, title = 403, "Not allowed"
     else:
         status, title = next(
-            (told for kind, told in _STATUS.items() if isinstance(error, kind)), _OURS
+            (answer for kind, answer in _STATUS.items() if isinstance(error, kind)), _INTERNAL
         )
     code = error.code if isinstance(error, RdqError) else RdqError.default_code
-    told = (
+    fields = (
         error.as_dict()
         if isinstance(error, RdqError)
-        else {"message": "its log tells what", "hint": None, "id": None}
+        else {"message": "see the function's log", "hint": None, "id": None}
     )
     return {
         "type": f"urn:rdq:problem:{code}",
         "title": title,
         "status": status,
-        "detail": told["message"],
+        "detail": fields["message"],
         "code": code,
-        "id": told["id"],
-        "hint": told["hint"],
+        "id": fields["id"],
+        "hint": fields["hint"],
     }

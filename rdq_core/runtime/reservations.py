@@ -1,12 +1,12 @@
-"""Whom a sweep starts: helpers while much is due, and a successor for what it leaves. Each place is
-taken once.
+"""Reservations of the sweeps that a sweep starts: helpers while much is due, and a successor.
 
-    rdq.help.<queue>.<n>   the n-th helper: booked by whoever starts it, kept by itself, given back at its end
-    rdq.next.<queue>       a successor: booked until the next scheduled sweep has begun
+    rdq.help.<queue>.<n>   helper n: acquired by the sweep that starts it, extended by itself,
+                           released at its end
+    rdq.next.<queue>       successor: acquired until the next scheduled sweep has begun
 
-The invariant: however many sweeps overlap, a queue has no more than `max_sweepers` - 1 helpers, and
-one successor a minute. Without it each scheduled sweep would begin a line of its own, which ended
-only with the work.
+The invariant: however many sweeps overlap, a queue has at most `max_sweepers` - 1 helpers, and one
+successor a minute. Without it each scheduled sweep would begin a chain of its own, which ends only
+when the work does.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from rdq_core.engine.ports import Clock, ErrorSink, Reservations
 from rdq_core.errors import StoreFailed
 
 SCHEDULED_EVERY: Final = timedelta(seconds=60)
-"""A sweep is scheduled each minute; an invocation that hasn't begun by then never does."""
+"""A sweep is scheduled each minute; an invocation that hasn't begun by then is discarded."""
 BACKGROUND: Final = "rdq.background"
-"""What a successor for bulk operations alone is for, under a name that no queue can have."""
+"""The name of a successor for bulk operations alone; no queue can have it."""
 
 
-class Places:
-    """The places of sweeps beside and after others. StoreFailed is told, and counts as taken: the
-    schedule comes.
+class SweepReservations:
+    """`Reservations` by name, for sweeps. StoreFailed is reported, and counts as reserved: the next
+    scheduled sweep comes anyway.
     """
 
     def __init__(self, reservations: Reservations, *, clock: Clock, on_error: ErrorSink) -> None:
@@ -32,37 +32,35 @@ class Places:
         self._clock = clock
         self._on_error = on_error
 
-    def takes(self, place: str, *, lasts: timedelta = SCHEDULED_EVERY) -> bool:
-        """Whether the place was free, and is the caller's to fill."""
+    def acquire(self, name: str, *, lasts: timedelta = SCHEDULED_EVERY) -> bool:
+        """Reserve a name for a sweep that is about to be started. False when it is reserved."""
         now = self._clock.now()
         try:
-            return self._reservations.acquire(place, now=now, until=now + lasts)
+            return self._reservations.acquire(name, now=now, until=now + lasts)
         except StoreFailed as failed:
-            self._on_error(failed, where=f"taking the place {place}")
+            self._on_error(failed, where=f"acquiring the reservation {name}")
             return False
 
-    def keep(self, place: str, *, lasts: timedelta) -> None:
-        """Hold the place for as long as its sweep may go on."""
+    def extend(self, name: str, *, lasts: timedelta) -> None:
+        """Hold the reservation for `lasts` from now."""
         try:
-            self._reservations.extend(place, until=self._clock.now() + lasts)
-        except (
-            StoreFailed
-        ) as failed:  # somebody may take it meanwhile: one sweep more, which does no harm
-            self._on_error(failed, where=f"keeping the place {place}")
+            self._reservations.extend(name, until=self._clock.now() + lasts)
+        except StoreFailed as failed:  # another sweep may acquire it: one helper more, no harm
+            self._on_error(failed, where=f"extending the reservation {name}")
 
-    def give_back(self, place: str) -> None:
-        """Let somebody else have it."""
+    def release(self, name: str) -> None:
+        """Free the name."""
         try:
-            self._reservations.release(place)
-        except StoreFailed as failed:  # then it is free when its time has run out
-            self._on_error(failed, where=f"giving back the place {place}")
+            self._reservations.release(name)
+        except StoreFailed as failed:  # it expires by itself
+            self._on_error(failed, where=f"releasing the reservation {name}")
 
 
-def helpers_place(queue: str, share: Sequence[int]) -> str:
-    """The place of the helper that has this share: shares of one queue differ in their first shard."""
+def helper_reservation(queue: str, share: Sequence[int]) -> str:
+    """The name for the helper with this share: shares of one queue differ in their first shard."""
     return f"rdq.help.{queue}.{share[0]}"
 
 
-def successors_place(queue: str) -> str:
-    """The place of whoever goes on with a queue."""
+def successor_reservation(queue: str) -> str:
+    """The name for the sweep that goes on with a queue."""
     return f"rdq.next.{queue}"

@@ -1,5 +1,4 @@
-"""The sweeper function: sweeps of bounded time that bring help when much is due, and see to it that
-work goes on.
+"""The sweeper function: one sweep of bounded time, which starts others where it isn't enough.
 
 schedule, kick ──► sweep ──┬── much is due ──► helpers, each with a share of the shards
                            └── out of time, with work left ──► one successor
@@ -27,33 +26,33 @@ from rdq_core.runtime.loading import load_registry
 from rdq_core.runtime.reservations import (
     BACKGROUND,
     SCHEDULED_EVERY,
-    Places,
-    helpers_place,
-    successors_place,
+    SweepReservations,
+    helper_reservation,
+    successor_reservation,
 )
 
 REGISTRY: Final = "RDQ_REGISTRY"
 """The environment variable that names handlers packaged with the function, as MODULE[:REGISTRY]."""
 HELP_ABOVE: Final = "RDQ_HELP_ABOVE"
+"""The environment variable for the number of due tasks above which helpers are started."""
 HELP_SHARE: Final = "RDQ_HELP_SHARE"
-_MANY: Final = 200
+"""The environment variable for the number of due tasks that each helper is started for."""
+_DEFAULT_THRESHOLD: Final = 200
 MARGIN: Final = timedelta(seconds=5)
-"""What is kept free of the invocation's time for the last writes, looks and starts."""
+"""The part of the invocation's time that is kept for the last writes, looks and starts."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepOrder:
-    """What an event asks for: these queues, None: all that this function serves; these shards of
-    them, None: all.
-    """
+    """What an event asks for: `queues`, None for all this function serves; `shards`, None all."""
 
     queues: tuple[str, ...] | None = None
     shards: tuple[int, ...] | None = None
 
     @classmethod
     def of(cls, event: object) -> "SweepOrder":
-        """The order of an event; a schedule's asks for everything. InputInvalid for names and
-        numbers that are none.
+        """The order in an event; a schedule's asks for everything. Raises InputInvalid for names
+        and shard numbers that can't exist.
         """
         if not isinstance(event, Mapping):
             return cls()
@@ -67,15 +66,13 @@ class SweepOrder:
 
     def as_event(self) -> dict[str, Any]:
         """The event that asks for the same."""
-        told = {"queues": self.queues, "shards": self.shards}
-        return {name: list(value) for name, value in told.items() if value is not None}
+        fields = {"queues": self.queues, "shards": self.shards}
+        return {name: list(value) for name, value in fields.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Invocation:
-    """One invocation: the function that is running, who it is on attempt records, and the time that
-    it has left.
-    """
+class LambdaInvocation:
+    """One invocation: the function's ARN, its name on attempt records, and the time it has left."""
 
     function: str
     worker: str
@@ -83,7 +80,7 @@ class Invocation:
 
 
 class SweeperFunction:
-    """Sweeps what an event asks for. `rdq_of` makes the `Rdq` that reconcilers get."""
+    """Sweeps what an event asks for. `rdq_of` makes the `Rdq` that reconcilers are called with."""
 
     def __init__(self, host: FunctionHost, rdq_of: Callable[[Any], object] | None = None) -> None:
         self._host = host
@@ -92,32 +89,33 @@ class SweeperFunction:
             load_registry(host.environ[REGISTRY]) if host.environ.get(REGISTRY) else Registry()
         )
         self._rdq = rdq_of(host.parts) if rdq_of is not None and self._registry.repairs else None
-        self._places = Places(
+        self._reservations = SweepReservations(
             host.parts.reservations, clock=host.parts.clock, on_error=host.parts.on_error
         )
         self._help_above = _threshold(host.environ, HELP_ABOVE)
         self._help_share = _threshold(host.environ, HELP_SHARE)
         self._gauges = Gauges(host.parts, host.metrics)
 
-    def sweep(self, order: SweepOrder, invocation: Invocation) -> dict[str, Any]:
-        """Sweep until nothing is due or the time is up; the report. Never raises for a task's
-        failure.
+    def sweep(self, order: SweepOrder, invocation: LambdaInvocation) -> dict[str, Any]:
+        """Sweep until nothing is due or the time is up; the report as JSON data. Never raises for a
+        task's failure.
         """
         served = self._served(order, invocation.remaining)
         helpers = (
             0
             if order.shards is not None
-            else sum(self._bring_help(each, invocation) for each in served)
+            else sum(self._start_helpers(each, invocation) for each in served)
         )
-        own = [helpers_place(each.queue, order.shards) for each in served] if order.shards else []
-        for place in own:
-            self._places.keep(place, lasts=_time_of(invocation))
+        shards = order.shards
+        held = [helper_reservation(each.queue, shards) for each in served] if shards else []
+        for name in held:
+            self._reservations.extend(name, lasts=_sweep_time(invocation))
         report = self._sweep(served, order, invocation)
-        for place in own:
-            self._places.give_back(place)
-        has_successor = self._bring_successor(report, order, invocation)
+        for name in held:
+            self._reservations.release(name)
+        has_successor = self._start_successor(report, order, invocation)
         if order == SweepOrder():  # a schedule's: one a minute
-            self._gauges.tell()
+            self._gauges.emit()
         return {
             "total": asdict(report.total),
             "queues": {queue: asdict(numbers) for queue, numbers in report.queues.items()},
@@ -127,9 +125,9 @@ class SweeperFunction:
         }
 
     def _sweep(
-        self, served: Sequence[QueueSettings], order: SweepOrder, invocation: Invocation
+        self, served: Sequence[QueueSettings], order: SweepOrder, invocation: LambdaInvocation
     ) -> SweepReport:
-        ends_at = self._parts.clock.now() + _time_of(invocation)
+        ends_at = self._parts.clock.now() + _sweep_time(invocation)
         shortest = min((each.execution.handler_timeout for each in served), default=timedelta(0))
         bounds = SweepLimits(
             deadline=ends_at - shortest, ends_at=ends_at, only_what_fits=True, shards=order.shards
@@ -147,23 +145,30 @@ class SweeperFunction:
         return sweeper.sweep(bounds)
 
     def _served(self, order: SweepOrder, remaining: timedelta | None) -> list[QueueSettings]:
-        """The queues that are this host's, and whose handlers fit into its time. Of others it is
-        told.
+        """The queues that this host serves and whose handlers fit into its time. Others that it
+        should serve are reported.
         """
-        found = self._parts.queues.all()
-        names = tuple(found) if order.queues is None else order.queues
-        mine = [found[name] for name in names if name in found and self._is_mine(found[name])]
-        return [each for each in mine if self._fits(each, remaining)]
+        configured = self._parts.queues.all()
+        names = tuple(configured) if order.queues is None else order.queues
+        served = [
+            configured[name]
+            for name in names
+            if name in configured and self._serves(configured[name])
+        ]
+        return [each for each in served if self._fits(each, remaining)]
 
-    def _is_mine(self, settings: QueueSettings) -> bool:
-        """Whether this function can run the queue's tasks, and may. One that couldn't would find
-        them unroutable.
+    def _serves(self, settings: QueueSettings) -> bool:
+        """Whether this function can run the queue's tasks, and may. A queue that it can't run would
+        have its tasks dead-lettered as unroutable.
         """
         is_registered = settings.queue in self._registry.queues
         if settings.host in (Host.SWEEPER, Host.ANY):
             return is_registered or bool(settings.handlers)
         if is_registered:
-            problem = f"is {settings.host}, and the sweeper has handlers for the queue; accepted: sweeper or any"
+            problem = (
+                f"is {settings.host}, and the sweeper has handlers for the queue;"
+                " accepted: sweeper or any"
+            )
             error = ConfigInvalid(f"queues.{settings.queue}.dispatch.host", problem)
             self._parts.on_error(error, where=f"serving queue {settings.queue}")
         return False
@@ -172,19 +177,19 @@ class SweeperFunction:
         timeout = settings.execution.handler_timeout
         if timeout + MARGIN <= (remaining or timedelta(0)):
             return True
-        problem = f"is {format_duration(timeout)}, which doesn't fit into this function's time; give it more, or the"
-        path = f"queues.{settings.queue}.execution.handler_timeout"
-        self._parts.on_error(
-            ConfigInvalid(path, f"{problem} queue to workers (dispatch.host)"),
-            where=f"serving queue {settings.queue}",
+        problem = (
+            f"is {format_duration(timeout)}, which doesn't fit into this function's time;"
+            " give it more, or the queue to workers (dispatch.host)"
         )
+        path = f"queues.{settings.queue}.execution.handler_timeout"
+        self._parts.on_error(ConfigInvalid(path, problem), where=f"serving queue {settings.queue}")
         self._host.metrics.measure("unservable", 1, MetricUnit.Count, queue=settings.queue)
         return False
 
-    # -- company -----------------------------------------------------------------------------------
+    # -- helpers and successors --------------------------------------------------------------------
 
-    def _bring_help(self, settings: QueueSettings, invocation: Invocation) -> int:
-        """Start helpers for what is due beyond what one sweep can take; how many were started."""
+    def _start_helpers(self, settings: QueueSettings, invocation: LambdaInvocation) -> int:
+        """Start helpers for what is due beyond what one sweep can take; the number started."""
         most = settings.dispatch.max_sweepers - 1
         if most < 1 or settings.paused:
             return 0
@@ -203,65 +208,74 @@ class SweeperFunction:
         parts = shares(settings.shards_ever, wanted) if wanted > 0 else []
         return sum(self._start_helper(settings.queue, share, invocation) for share in parts)
 
-    def _start_helper(self, queue: str, share: tuple[int, ...], invocation: Invocation) -> bool:
-        place = helpers_place(queue, share)
-        return self._places.takes(place) and self._start(
-            invocation, SweepOrder((queue,), share), [place], where="starting a helper"
+    def _start_helper(
+        self, queue: str, share: tuple[int, ...], invocation: LambdaInvocation
+    ) -> bool:
+        name = helper_reservation(queue, share)
+        return self._reservations.acquire(name) and self._start(
+            invocation, SweepOrder((queue,), share), [name], where="starting a helper"
         )
 
-    def _bring_successor(
-        self, report: SweepReport, order: SweepOrder, invocation: Invocation
+    def _start_successor(
+        self, report: SweepReport, order: SweepOrder, invocation: LambdaInvocation
     ) -> bool:
-        """Start one sweep for what is left, but for what another one's successor goes on with;
-        whether it was.
+        """Start one sweep for what is left, unless another sweep has started one for it. Whether
+        one was started.
         """
-        lasts = min(_time_of(invocation), SCHEDULED_EVERY)
-        wanted = {queue: _place_after(queue, order) for queue in report.left}
+        lasts = min(_sweep_time(invocation), SCHEDULED_EVERY)
+        wanted = {queue: _reservation_after(queue, order) for queue in report.left}
         if report.left_background_work and order.shards is None:
-            wanted[BACKGROUND] = successors_place(BACKGROUND)
-        taken = {
-            queue: place
-            for queue, place in wanted.items()
-            if self._places.takes(place, lasts=lasts)
+            wanted[BACKGROUND] = successor_reservation(BACKGROUND)
+        acquired = {
+            queue: name
+            for queue, name in wanted.items()
+            if self._reservations.acquire(name, lasts=lasts)
         }
-        queues = tuple(queue for queue in taken if queue != BACKGROUND) or order.queues
-        return bool(taken) and self._start(
+        queues = tuple(queue for queue in acquired if queue != BACKGROUND) or order.queues
+        return bool(acquired) and self._start(
             invocation,
             SweepOrder(queues, order.shards),
-            list(taken.values()),
+            list(acquired.values()),
             where="starting the successor",
         )
 
     def _start(
-        self, invocation: Invocation, order: SweepOrder, places: Sequence[str], *, where: str
+        self,
+        invocation: LambdaInvocation,
+        order: SweepOrder,
+        acquired: Sequence[str],
+        *,
+        where: str,
     ) -> bool:
-        """Start a sweep in places that were taken for it. One that is refused leaves them free."""
+        """Start a sweep under the reservations acquired for it, which a refusal releases."""
         try:
             self._host.start(invocation.function, order.as_event())
-        # botocore's errors have no root of their own; the schedule comes anyway
+        # botocore's errors have no common root. The schedule starts a sweep anyway.
         except Exception as error:  # noqa: BLE001
             self._parts.on_error(error, where=where)
-            for place in places:
-                self._places.give_back(place)
+            for name in acquired:
+                self._reservations.release(name)
             return False
         return True
 
 
 def _threshold(environ: Mapping[str, str], name: str) -> int:
-    text = environ.get(name) or str(_MANY)
+    text = environ.get(name) or str(_DEFAULT_THRESHOLD)
     if not (text.isascii() and text.isdecimal() and int(text) > 0):
         raise ConfigInvalid(name, "must be a whole number of tasks, 1 or more")
     return int(text)
 
 
-def _time_of(invocation: Invocation) -> timedelta:
-    """What an invocation has for sweeping."""
+def _sweep_time(invocation: LambdaInvocation) -> timedelta:
+    """The part of an invocation's time that it sweeps."""
     return max((invocation.remaining or timedelta(0)) - MARGIN, timedelta(0))
 
 
-def _place_after(queue: str, order: SweepOrder) -> str:
-    """The place of a successor: of a helper its own."""
-    return helpers_place(queue, order.shards) if order.shards else successors_place(queue)
+def _reservation_after(queue: str, order: SweepOrder) -> str:
+    """The reservation of a successor: a helper's successor takes over the helper's own."""
+    if order.shards:
+        return helper_reservation(queue, order.shards)
+    return successor_reservation(queue)
 
 
 def _list(name: str, value: object) -> Sequence[object]:

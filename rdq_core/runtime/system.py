@@ -1,4 +1,4 @@
-"""Time, chance, waiting and fresh names, as the operating system has them."""
+"""The operating system's time, randomness and waiting, as the engine's ports."""
 
 import random
 import secrets
@@ -10,21 +10,19 @@ from rdq_core.domain.times import cut_to_millis
 
 
 class SystemClock:
-    """The machine's own clock. It is taken as it is: what a worker may do with a wrong one is the
-    storage clock's affair.
-    """
+    """The machine's own clock, uncorrected. On DynamoDB the storage clock corrects it."""
 
     def now(self) -> datetime:
         """The present moment: aware, UTC, cut to milliseconds."""
         return cut_to_millis(datetime.now(UTC))
 
     def monotonic(self) -> float:
-        """Seconds on a clock that is never set."""
+        """Seconds on a clock that is never adjusted."""
         return time.monotonic()
 
 
 class SystemJitter:
-    """Even chance."""
+    """Uniform randomness."""
 
     def fraction(self) -> float:
         """A number from -1 to 1."""
@@ -32,7 +30,7 @@ class SystemJitter:
 
 
 class SystemSleeper:
-    """Waiting in real time."""
+    """Waits in real time."""
 
     def wait(self, wake: threading.Event, seconds: float) -> bool:
         """Wait until `wake` is set or the time is over; True when it was set."""
@@ -40,10 +38,10 @@ class SystemSleeper:
 
 
 class SystemIds:
-    """Fresh names from the system's own randomness."""
+    """Fresh names from the system's source of randomness."""
 
     def task_id(self) -> str:
-        """A new ULID. Loads python-ulid when first asked."""
+        """A new ULID. The first call imports python-ulid, so that importing rdq doesn't."""
         from ulid import ULID
 
         return str(ULID())
@@ -53,5 +51,5 @@ class SystemIds:
         return secrets.token_urlsafe(16)
 
     def nonce(self) -> str:
-        """A record's name of 72 random bits."""
+        """A record name of 72 random bits."""
         return secrets.token_urlsafe(9)

@@ -1,8 +1,7 @@
-"""What functions tell: events as JSON records and as CloudWatch metrics in embedded format, through
-Powertools.
+"""Telemetry of rdq's functions, through Powertools: events as JSON log records and as CloudWatch
+metrics in embedded format.
 
-An event has no room for anything private and nothing else can be handed in here, so nothing private
-can come out.
+Only events and numbers can be passed in, and an event has no field for anything private.
 """
 
 import threading
@@ -21,22 +20,20 @@ from rdq_core.runtime.log import LOGGER, LogSink, keep_requests_out_of_logs
 
 NAMESPACE: Final = "rdq"
 _MOST_VALUES: Final = 99
-"""CloudWatch takes 100 values of one metric in one record, and Powertools prints by itself when
-there are as many.
+"""CloudWatch takes 100 values of a metric in one record, and Powertools prints a record by itself
+when it has as many.
 """
 ALSO_OVERALL: Final = frozenset(
     {"dlq_depth", "oldest_pending_age_seconds", "dispatch_failed", "unservable"}
 )
-"""Metrics told once more for all queues together: an alarm has to name its dimensions, and so can't
-name each queue.
+"""Metrics emitted also without a queue: an alarm names its dimensions, so it can't cover all
+queues.
 """
 _Dimensions = tuple[tuple[str, str], ...]
 
 
 def log_as_json() -> None:
-    """Let everything that rdq logs become one JSON record a line on standard output, and keep
-    requests out of it.
-    """
+    """Log everything of rdq as one JSON record a line on standard output, without AWS requests."""
     keep_requests_out_of_logs()
     Logger(service=LOGGER, level="INFO")
 
@@ -52,7 +49,7 @@ class MetricsSink:
         )
 
     def emit(self, event: Event) -> None:
-        """Count what an event says."""
+        """Add the metrics of an event."""
         of = {"queue": event.queue, "handler_ref": event.handler_ref}
         if (name := _counted_as(event)) is not None:
             self.measure(name, 1, MetricUnit.Count, **of)
@@ -75,7 +72,7 @@ class MetricsSink:
             )
 
     def measure(self, name: str, value: float, unit: MetricUnit, **dimensions: str) -> None:
-        """Note one value."""
+        """Add one value."""
         every = (
             [(), tuple(dimensions.items())] if name in ALSO_OVERALL else [tuple(dimensions.items())]
         )
@@ -84,7 +81,7 @@ class MetricsSink:
                 self._values[each].setdefault((name, unit), []).append(value)
 
     def flush(self) -> None:
-        """Print what was collected since the last time."""
+        """Print what was collected since the last flush."""
         with self._lock:
             collected, self._values = self._values, defaultdict(dict)
         for dimensions, metrics in collected.items():
@@ -122,7 +119,7 @@ class LogsAndMetrics:
         self._log = LogSink()
 
     def emit(self, event: Event) -> None:
-        """Tell of it."""
+        """Log and count the event."""
         self._log.emit(event)
         self._metrics.emit(event)
 

@@ -1,7 +1,6 @@
-"""The trace that is current where a task is submitted, as a W3C `traceparent`: its attempts then
-belong to it.
+"""The current trace as a W3C `traceparent`, so that a task's attempts belong to its submitter's.
 
-OpenTelemetry is asked where the application has loaded it, and never loaded by rdq.
+OpenTelemetry is used if the application has imported it; rdq never imports it.
 """
 
 import os
@@ -13,14 +12,14 @@ from typing import Final
 from rdq_core.engine.context import current_delivery
 
 _XRAY_VARIABLE: Final = "_X_AMZN_TRACE_ID"
-"""Lambda sets it anew for each invocation."""
+"""Set by Lambda for each invocation."""
 _XRAY_ROOT = re.compile("(?:^|;)Root=1-([0-9a-f]{8})-([0-9a-f]{24})(?:;|$)")
 _XRAY_PARENT = re.compile("(?:^|;)Parent=([0-9a-f]{16})(?:;|$)")
 
 
 def current_traceparent() -> str | None:
-    """The current span's, else that of the task that is being delivered, else the Lambda
-    invocation's X-Ray trace.
+    """The current span's, else the one of the task being delivered, else the Lambda invocation's
+    X-Ray trace; None if there is none.
     """
     return _of_open_telemetry() or _of_delivery() or of_xray(os.environ)
 
@@ -43,7 +42,7 @@ def _of_delivery() -> str | None:
 
 
 def of_xray(environ: Mapping[str, str]) -> str | None:
-    """X-Ray's header as W3C has it: the same trace id without its dashes, the same parent."""
+    """The X-Ray trace as a `traceparent`: the same trace id without dashes, the same parent."""
     header = environ.get(_XRAY_VARIABLE, "")
     root, parent = _XRAY_ROOT.search(header), _XRAY_PARENT.search(header)
     if root is None or parent is None:

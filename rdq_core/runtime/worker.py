@@ -1,6 +1,4 @@
-"""The long-running worker: the engine in one process, until it is told to stop or has drained its
-queues.
-"""
+"""The long-running worker: sweeps in one process until a stop, or until its queues are drained."""
 
 import contextlib
 import os
@@ -21,20 +19,18 @@ from rdq_core.runtime.wiring import Parts
 
 DRAIN_HORIZON: Final = timedelta(hours=1)
 GRACE: Final = timedelta(seconds=25)
-"""How long handlers that don't heed their cancellation may go on after SIGTERM; then their tasks
-are released.
-"""
+"""How long handlers may run on after SIGTERM. Then the tasks still running are released."""
 AT_ONCE: Final = timedelta(seconds=3)
-"""How long the releases may take that a second signal asks for."""
+"""How long the releases after a second signal may take."""
 _ENDED_BY_SIGNAL: Final = 128
 
 
 class Worker:
     """Serves queues with the handlers of one registry.
 
-    `serves` replaces the registry's own list of queues; with neither, InputInvalid: a worker that
-    guessed its queues would kill other hosts' tasks as unroutable. `rdq` is what the handlers'
-    reconcilers get, of the same parts.
+    `serves` replaces the registry's own list of queues. Raises InputInvalid with neither: a worker
+    that guessed its queues would dead-letter other hosts' tasks as unroutable. `rdq` is what the
+    handlers' reconcilers are called with.
     """
 
     def __init__(
@@ -61,47 +57,47 @@ class Worker:
         return self._sweeper.sweep(SweepLimits(horizon=None), self._stop)
 
     def drain(self, horizon: timedelta = DRAIN_HORIZON) -> SweepReport:
-        """Serve until nothing is due within `horizon`, as two readings agree."""
+        """Serve until nothing is due within `horizon`, in repeated looks over two seconds."""
         return self._sweeper.sweep(SweepLimits(horizon=horizon), self._stop)
 
     @property
     def has_stragglers(self) -> bool:
-        """Whether a handler still runs that ignored its end. It is on a daemon thread, but may have
-        started others.
+        """Whether a handler that ignored its cancellation still runs. Its thread is a daemon, but
+        the handler may have started others.
         """
         return self._sweeper.slots.any_taken
 
     def stop(self, *, grace: timedelta | None = None) -> None:
-        """Claim nothing more; ask handlers to stop, and release what they give up or haven't done
-        after the grace.
+        """Claim nothing more, and ask handlers to stop. Their tasks are released when they give up,
+        or when the grace has passed.
 
-        Called again, it can only shorten what is left of the grace. Zero or less releases
-        everything at once.
+        Another call can only shorten the grace. Zero or less releases everything at once.
         """
         try:
             deadline = self._parts.clock.now() + (self._grace if grace is None else grace)
-        except (
-            RdqError
-        ):  # storage has never answered, so nothing was claimed and there is nothing to wait for
+        except RdqError:
+            # The storage clock has never had an answer, so nothing was claimed: no need to wait.
             deadline = None
         self._stop.request(deadline=deadline)
 
     def stop_on_signals(self) -> None:
-        """Stop on SIGTERM and SIGINT. The second releases at once what still runs; what that can't
-        within three seconds, or by a third signal, is left to its lease. For the main thread only.
+        """Stop on SIGTERM and SIGINT. For the main thread only; raises RuntimeError elsewhere.
+
+        A second signal releases at once what still runs. After three more seconds, or at a third
+        signal, the process exits: what is not released by then waits for its lease to lapse.
         """
         if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError("signals are the main thread's")
+            raise RuntimeError("signal handlers can be set in the main thread only")
         signals: queue.SimpleQueue[int] = queue.SimpleQueue()
         threading.Thread(
-            target=self._heed, args=(signals,), name="rdq-signals", daemon=True
+            target=self._follow_signals, args=(signals,), name="rdq-signals", daemon=True
         ).start()
         for number in (signal.SIGTERM, signal.SIGINT):
-            # A handler interrupts the main thread anywhere, also where it holds a lock; this put
-            # alone takes none.
+            # A signal handler interrupts the main thread anywhere, even while it holds a lock.
+            # SimpleQueue.put is reentrant and takes none; everything else runs on the thread above.
             signal.signal(number, lambda number, _frame: signals.put(number))
 
-    def _heed(self, signals: "queue.SimpleQueue[int]") -> None:
+    def _follow_signals(self, signals: "queue.SimpleQueue[int]") -> None:
         signals.get()
         self.stop()
         number = signals.get()

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rdq_core.domain.attempt import Outcome
-from rdq_core.domain.classification import Raised, Returned, Rules, Verdict, classify
+from rdq_core.domain.classification import ClassifiedOutcome, Raised, Returned, Rules, classify
 from rdq_core.domain.outcome import Abort, Retryable, RetryAfter
 
 NOW = datetime(2026, 7, 20, 12, tzinfo=UTC)
@@ -18,7 +18,7 @@ class CardDeclined(CardError):
     pass
 
 
-def judged(exception: BaseException, **rules: object) -> Verdict:
+def judged(exception: BaseException, **rules: object) -> ClassifiedOutcome:
     return classify(Raised(exception), Rules(**rules), now=NOW)  # type: ignore[arg-type]
 
 

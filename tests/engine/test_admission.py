@@ -138,7 +138,7 @@ def test_a_long_line_of_followers_starts_in_due_order_too() -> None:
     assert log == sorted(log)
 
 
-def test_a_follower_that_is_seen_many_times_waits_in_line_once() -> None:
+def test_a_follower_that_is_read_many_times_is_queued_once() -> None:
     world = World(dispatch={"concurrency": 2})
     log: list[str] = []
 
@@ -276,7 +276,7 @@ def test_reconcilers_run_before_the_first_claim() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), SystemExit(1), KeyboardInterrupt()])
-def test_a_failing_reconciler_is_told_and_starves_nothing(error: BaseException) -> None:
+def test_a_failing_reconciler_is_reported_and_starves_nothing(error: BaseException) -> None:
     world = World()
     a_log_of_keys(world)
     world.submit()
@@ -288,7 +288,7 @@ def test_a_failing_reconciler_is_told_and_starves_nothing(error: BaseException) 
     assert world.told.errors == [("reconciler pending", error)]
 
 
-def test_a_hanging_reconciler_is_told_and_is_not_started_twice() -> None:
+def test_a_hanging_reconciler_is_reported_and_is_not_started_twice() -> None:
     world = World()
     a_log_of_keys(world)
     world.submit()
@@ -383,7 +383,7 @@ def test_a_run_that_ends_while_a_page_is_read_is_followed_by_the_first_in_line()
     assert [hands_out() for _ in range(4)] == ["1", None, None, "2"]
 
 
-def test_a_limiter_that_cannot_be_reached_is_told_and_holds_the_work_back() -> None:
+def test_a_limiter_that_cannot_be_reached_is_reported_and_holds_the_work_back() -> None:
     world, bucket = a_limited_world()
     task_id = world.submit()
 

@@ -71,7 +71,7 @@ def test_without_its_intent_an_operation_is_not_begun() -> None:
     assert begun == []
 
 
-def test_when_the_end_cannot_be_recorded_the_operation_is_told_as_done() -> None:
+def test_when_the_end_cannot_be_recorded_the_error_says_that_the_operation_was_done() -> None:
     with (
         pytest.raises(StoreFailed) as failed,
         an_auditor(Fails(after=1)).recorded("queue.set", "billing"),

@@ -1,4 +1,4 @@
-"""Cancelling at every point of a task's life: one winner, and nothing brings a cancelled task back."""
+"""Cancelling at every point of a task's life: one write wins, and a cancelled task stays so."""
 
 import contextlib
 import threading

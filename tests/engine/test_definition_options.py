@@ -1,6 +1,4 @@
-"""Where the options of a typed task stand: override over declared over definition over the file's
-defaults.
-"""
+"""The options of a typed task rank below override and declaration, above the file's defaults."""
 
 from datetime import timedelta
 from typing import Any
@@ -121,7 +119,7 @@ def test_retention_bounds_how_long_an_ended_task_stays(attempt_fails: bool) -> N
     assert world.store.get(task_id) is None
 
 
-def test_options_that_contradict_what_is_declared_are_left_out_and_told() -> None:
+def test_options_that_contradict_what_is_declared_are_left_out_and_reported() -> None:
     world = World(execution={"heartbeat": "off"})
 
     @task("work", queue=QUEUE, timeout="2m")

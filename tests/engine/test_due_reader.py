@@ -1,6 +1,4 @@
-"""What a due_reader reads, and how often: on a store that counts its reads and a clock that the
-test moves.
-"""
+"""What a due reader reads, and how often, on a store that counts its reads."""
 
 from datetime import datetime, timedelta
 from typing import Any

@@ -1,6 +1,4 @@
-"""Every failure code that can be met in one process is met here, with the error type that goes with
-it.
-"""
+"""Every failure code that can occur in one process, with its error type."""
 
 import json
 from collections.abc import Callable

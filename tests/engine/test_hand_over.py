@@ -1,4 +1,4 @@
-"""Hand-overs: the sweep passes the claim on to a function, which adopts it or never does."""
+"""Hand-overs: a sweep hands a claim to a function, which adopts it or never does."""
 
 from datetime import timedelta
 
@@ -60,7 +60,7 @@ def test_what_it_never_adopts_is_released_four_times_and_then_spends_budget(worl
     assert world.task(task_id).status is Status.DEAD
 
 
-def test_each_release_waits_longer_and_is_told_as_one_that_was_not_reached(world: World) -> None:
+def test_each_release_waits_longer_and_has_the_code_of_an_unreached_function(world: World) -> None:
     task_id = world.submit()
     world.sweep()
     waits = []

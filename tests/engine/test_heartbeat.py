@@ -1,6 +1,4 @@
-"""The heartbeat: on a thread that no handler can stop, gone with its run, and harmless when it
-comes too late.
-"""
+"""The heartbeat: no handler can block it, it ends with its run, and a late one is harmless."""
 
 import asyncio
 import threading
@@ -72,7 +70,7 @@ def test_sleeping_in_async_code_keeps_its_lease() -> None:
     assert [attempt.outcome for attempt in world.attempts(task_id)] == [Outcome.SUCCESS]
 
 
-def test_nobody_else_can_take_a_task_whose_handler_blocks_for_many_leases() -> None:
+def test_no_other_host_can_take_a_task_whose_handler_blocks_for_many_leases() -> None:
     world, starts = World(execution=LONG), []
     beats = count_beats(world)
     other = world.parts.sweeper(world.registry, serves=[QUEUE], worker="other:1")
@@ -144,7 +142,7 @@ def test_a_heartbeat_that_was_frozen_and_comes_later_does_nothing(
     ]
 
 
-def test_rdq_s_own_threads_end_with_the_run() -> None:
+def test_runner_threads_end_with_their_run() -> None:
     world = World(execution=LONG)
     beats = count_beats(world)
 
@@ -160,7 +158,7 @@ def test_rdq_s_own_threads_end_with_the_run() -> None:
     assert len(beats) == 1
 
 
-def test_a_heartbeat_that_storage_refuses_is_told_and_tried_again() -> None:
+def test_a_heartbeat_that_storage_refuses_is_reported_and_tried_again() -> None:
     world = World(execution=LONG)
     heartbeat, failures, beats = (
         world.store.heartbeat,
@@ -210,7 +208,7 @@ def test_without_a_heartbeat_the_handler_may_send_its_own() -> None:
     assert world.task(task_id).status is Status.SUCCEEDED
 
 
-def test_a_handler_s_own_heartbeat_hears_that_the_lease_is_lost() -> None:
+def test_a_handler_s_own_heartbeat_raises_when_the_lease_is_lost() -> None:
     world, heard = (
         World(execution={"lease": "60s", "handler_timeout": "50s", "heartbeat": "off"}),
         [],

@@ -1,6 +1,4 @@
-"""Whatever a handler does to end, the task has an attempt on record that can be stored, read and
-shown.
-"""
+"""However a handler ends, its attempt is recorded, and can be stored, read and shown."""
 
 import json
 import threading

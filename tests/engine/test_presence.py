@@ -1,4 +1,4 @@
-"""What a sweep says of itself while it is awake, so that nobody needs to start another one."""
+"""A sweep announces its presence while it is at work, so that no other one is started."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -30,7 +30,7 @@ def world_that_looks(said: list[bool]) -> World:
     return world
 
 
-def test_while_it_is_at_work_it_says_so_and_at_its_end_it_takes_that_back() -> None:
+def test_a_sweep_announces_itself_while_it_is_at_work_and_withdraws_at_its_end() -> None:
     said: list[bool] = []
     world = World()
     world.configure("mail")
@@ -56,7 +56,7 @@ def test_an_idle_sweep_writes_nothing() -> None:
     sweep(world)
 
 
-def test_after_its_last_work_it_sleeps_for_others_and_still_looks_itself() -> None:
+def test_after_its_last_work_a_sweep_withdraws_and_still_looks_itself() -> None:
     world = world_that_looks([])
     world.submit()
     told: list[bool] = []
@@ -71,7 +71,7 @@ def test_after_its_last_work_it_sleeps_for_others_and_still_looks_itself() -> No
     assert world.parts.store.counts(QUEUE).pending == 0
 
 
-def test_a_due_time_ahead_keeps_it_looking_but_not_awake() -> None:
+def test_a_due_time_ahead_keeps_a_sweep_looking_without_an_announcement() -> None:
     world = world_that_looks([])
     world.submit(delay="15s")
     told: list[bool] = []
@@ -81,7 +81,7 @@ def test_a_due_time_ahead_keeps_it_looking_but_not_awake() -> None:
     assert world.clock.now() - NOON >= timedelta(seconds=15)
 
 
-def test_a_word_that_cannot_be_said_is_told_and_stops_nothing() -> None:
+def test_an_announcement_that_fails_is_reported_and_stops_nothing() -> None:
     world = world_that_looks([])
     failing = StoreFailed("no", may_have_happened=True)
 
@@ -96,7 +96,7 @@ def test_a_word_that_cannot_be_said_is_told_and_stops_nothing() -> None:
     world.submit()
     sweep(world)
     assert {where for where, _ in world.told.errors} == {
-        f"staying awake for queue {QUEUE}",
-        f"falling asleep for queue {QUEUE}",
+        f"announcing the sweep of queue {QUEUE}",
+        f"withdrawing the announcement of queue {QUEUE}",
     }
     assert world.parts.store.counts(QUEUE).pending == 0

@@ -1,4 +1,4 @@
-"""What rdq refuses or can't read is told by its place and size, and never by what it is."""
+"""Errors about refused or unreadable values name the field and the size, never the value."""
 
 from collections.abc import Callable
 from typing import Final

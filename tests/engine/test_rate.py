@@ -1,4 +1,4 @@
-"""The rate limit as a sweep obeys it: how tokens are asked for, kept and forfeited."""
+"""How a sweep keeps a rate limit: when tokens are fetched, kept, and when they expire."""
 
 import threading
 from dataclasses import replace
@@ -32,7 +32,7 @@ def test_no_token_is_taken_for_followers_of_a_key() -> None:
     assert bucket.wanted == [2]
 
 
-def test_tokens_that_nobody_needed_do_not_add_up_with_a_later_burst() -> None:
+def test_unused_tokens_do_not_add_up_with_a_later_burst() -> None:
     world, _ = a_limited_world("8/s")
     ran: list[str] = []
     gate = threading.Event()

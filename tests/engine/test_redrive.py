@@ -65,7 +65,7 @@ def test_a_task_that_keeps_dying_is_not_redriven_for_ever_unless_forced() -> Non
     assert world.parts.redriver().redrive(again, op_id="op3", force=True).redrive_count == 2
 
 
-def test_a_purged_task_is_gone_and_told_of() -> None:
+def test_a_purged_task_is_removed_and_emits_an_event() -> None:
     world = World()
     entry = a_dead_task(world)
     world.parts.redriver().purge(entry, op_id="op")

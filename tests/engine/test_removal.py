@@ -1,6 +1,4 @@
-"""Deleting a queue: refused submits, swept on, found empty twice, and watched afterwards. Time is
-moved.
-"""
+"""Deleting a queue: it refuses submits, is still swept, is read twice, and watched afterwards."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -202,7 +200,7 @@ def test_a_queue_that_is_declared_again_between_the_readings_stays(world: World)
     world.submit()
 
 
-def test_a_store_that_does_not_answer_stops_no_sweep_and_is_told(
+def test_a_store_that_does_not_answer_stops_no_sweep_and_is_reported(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delete(world)
@@ -221,7 +219,7 @@ def test_a_store_that_does_not_answer_stops_no_sweep_and_is_told(
     assert [where for where, _ in world.told.errors] == [f"deletion of queue {QUEUE}"]
 
 
-def test_a_queue_whose_shards_nobody_counted_is_looked_at_all_the_same(world: World) -> None:
+def test_a_queue_without_a_recorded_shard_count_is_looked_at_all_the_same(world: World) -> None:
     """Its item was written by hand: nothing says how many shards it has had."""
     world.handler(kept_in([]))
     world.submit("next week", delay="3d")
@@ -247,7 +245,7 @@ def test_an_operator_who_asks_again_in_time_ends_the_deletion(world: World) -> N
     assert world.clock.now() - before == timedelta(seconds=1)
 
 
-def test_an_override_that_a_deploy_contradicts_is_told_once(world: World) -> None:
+def test_an_override_that_a_deploy_contradicts_is_reported_once(world: World) -> None:
     from rdq_core.config.stored import Override
 
     world.queues.put_override(
@@ -266,7 +264,7 @@ def test_an_override_that_a_deploy_contradicts_is_told_once(world: World) -> Non
     assert done == ["order"]
     told = [str(error) for _, error in world.told.errors]
     assert told == [
-        f"queues.{QUEUE}: what people set contradicts what was declared since, and is left out"
+        f"queues.{QUEUE}: the override contradicts what has been declared since, and is not applied"
     ]
 
 

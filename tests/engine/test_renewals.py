@@ -1,6 +1,4 @@
-"""Sweeps look after what overdue tasks carry: of every queue they serve, a little at a time, once a
-day.
-"""
+"""Sweeps renew the bodies of overdue tasks, queue by queue, a few pages at a time, once a day."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -127,7 +125,7 @@ def test_work_behind_a_backlog_of_weeks_is_renewed_while_it_waits(
     assert len(renewed.ids) >= 20
 
 
-def test_what_cannot_be_renewed_is_told_and_stops_nobody(
+def test_what_cannot_be_renewed_is_reported_and_stops_nothing_else(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renewed = Renewed(world, monkeypatch)
@@ -144,7 +142,7 @@ def test_what_cannot_be_renewed_is_told_and_stops_nobody(
     assert told == {f"renewing the body of task {task_id}" for task_id in (damaged, unlucky)}
 
 
-def test_a_shard_that_cannot_be_read_is_told_and_looked_at_the_next_day(
+def test_a_shard_that_cannot_be_read_is_reported_and_looked_at_the_next_day(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renewed = Renewed(world, monkeypatch)

@@ -134,7 +134,7 @@ def test_a_mapper_is_authoritative_even_over_a_return() -> None:
     assert world.sweep().dead_lettered == 1
 
 
-def test_a_handler_that_nobody_has_is_dead_at_once_and_never_loops() -> None:
+def test_a_task_without_a_handler_is_dead_at_once_and_never_loops() -> None:
     world = World()
     task_id = world.submit(ref="misspelt")
     assert world.sweep().dead_lettered == 1
@@ -290,7 +290,7 @@ def test_a_timed_out_handler_is_fenced_and_its_task_retried() -> None:
     assert world.task(task_id).result is None
 
 
-def test_a_handler_that_ignores_its_timeout_keeps_its_slot_but_stops_nobody() -> None:
+def test_a_handler_that_ignores_its_timeout_keeps_its_slot_and_nothing_else() -> None:
     world = World(
         execution={"lease": "60s", "handler_timeout": "20s"},
         dispatch={"concurrency": 2},
@@ -309,9 +309,9 @@ def test_a_handler_that_ignores_its_timeout_keeps_its_slot_but_stops_nobody() ->
     for number in range(5):
         world.submit(f"order {number}")
     assert world.sweep().completed == 5
-    assert not world.sweeper.slots.take(QUEUE, 1)
+    assert not world.sweeper.slots.acquire(QUEUE, 1)
     release.set()
-    until(lambda: world.sweeper.slots.take(QUEUE, 1))
+    until(lambda: world.sweeper.slots.acquire(QUEUE, 1) > 0)
 
 
 def test_an_async_handler_is_cancelled_on_its_timeout() -> None:
@@ -370,7 +370,7 @@ def test_a_lost_heartbeat_cancels_the_handler_and_the_run_is_lost_and_nothing_el
     assert (world.task(task_id).status, world.task(task_id).result) == (Status.CANCELLED, None)
 
 
-def test_an_outcome_after_the_lease_ended_counts_while_nobody_reclaimed() -> None:
+def test_an_outcome_after_the_lease_ended_counts_until_a_reclaim() -> None:
     world = World(execution={"lease": "6s", "handler_timeout": "5s", "heartbeat": "off"})
 
     def handler(_order: str) -> None:
@@ -434,7 +434,7 @@ def test_stopping_releases_who_ignores_it_when_the_grace_is_over() -> None:
     end.set()
 
 
-def test_the_context_tells_what_makes_a_handler_idempotent() -> None:
+def test_the_context_has_what_makes_a_handler_idempotent() -> None:
     world = World()
     seen: list[object] = []
 
@@ -457,7 +457,7 @@ def test_the_context_tells_what_makes_a_handler_idempotent() -> None:
     assert seen == [b"\x00\xff", b"\x00\xff", task_id, 1, fence, timedelta(seconds=45)]
 
 
-def test_a_storage_failure_while_settling_is_told_and_the_lease_recovers_the_task(
+def test_a_storage_failure_while_settling_is_reported_and_the_lease_recovers_the_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from rdq_core.errors import StoreFailed
@@ -482,3 +482,14 @@ def test_a_storage_failure_while_settling_is_told_and_the_lease_recovers_the_tas
         Outcome.LEASE_EXPIRED,
         Outcome.SUCCESS,
     ]
+
+
+def test_the_context_shows_handlers_only_what_they_use() -> None:
+    world, shown = World(), set[str]()
+    world.handler(lambda _order, ctx: shown.update(vars(ctx), dir(ctx)))
+    world.submit()
+    assert world.sweep().completed == 1
+    assert {name for name in shown if not name.startswith("_")} == {
+        *("task", "attempt_no", "fencing_token", "deadline", "idempotency_key", "payload"),
+        *("remaining", "cancelled", "wait", "check_lease", "heartbeat"),
+    }

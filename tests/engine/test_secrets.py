@@ -1,6 +1,4 @@
-"""Canaries in whatever may be private, through every transition: found nowhere they may not be, and
-seen elsewhere.
-"""
+"""Canaries in all private data, through every transition: none appears where it must not."""
 
 import base64
 import json
@@ -188,7 +186,7 @@ def collect(local: Embedded, told: Told, outlets: Outlets) -> None:
     outlets.hear("audit", *local.parts.audit_desk().list(QUEUE, page_size=500)["items"])
 
 
-def test_no_transition_tells_what_is_private(
+def test_no_transition_emits_private_data(
     told: tuple[Embedded, Told], capsys: pytest.CaptureFixture[str]
 ) -> None:
     local, sink = told

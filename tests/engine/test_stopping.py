@@ -1,6 +1,4 @@
-"""Stopping: by a signal, by a deadline, with any time left or none. No budget is spent, and nothing
-is kept back.
-"""
+"""Stopping by a signal or a deadline: every task is settled or released, and no budget is spent."""
 
 import asyncio
 import signal
@@ -26,7 +24,7 @@ MARGIN = timedelta(seconds=5)
 
 
 def assert_released(world: World, task_id: str) -> None:
-    """Claimable at once, with the whole budget and no word of it in the history."""
+    """Assert that the task is due, with its whole budget and nothing in its history."""
     task = world.task(task_id)
     assert task.failure is not None
     assert (task.status, task.attempt_count, task.attempts) == (Status.PENDING, 0, ())
@@ -35,7 +33,7 @@ def assert_released(world: World, task_id: str) -> None:
 
 
 def limits_of(world: World, remaining: timedelta) -> SweepLimits:
-    """Those of a host that ends after this time, with a margin for its last writes."""
+    """The limits of a host that ends after this time, with a margin for its last writes."""
     ends_at = world.clock.now() + remaining - MARGIN
     return SweepLimits(deadline=ends_at - TIMEOUT, ends_at=ends_at)
 

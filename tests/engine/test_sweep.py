@@ -211,7 +211,7 @@ def test_a_candidate_that_another_host_took_is_counted_and_costs_no_attempt() ->
     assert len(world.attempts(task_id)) == 1
 
 
-def test_a_row_that_cannot_be_read_is_told_and_stops_nobody(
+def test_a_row_that_cannot_be_read_is_reported_and_stops_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World()
@@ -253,7 +253,7 @@ def test_one_shard_that_cannot_be_read_does_not_stop_the_others(
     assert world.sweep().completed == 30 - done
 
 
-def test_a_queue_that_is_not_configured_is_told_and_stops_nobody() -> None:
+def test_a_queue_that_is_not_configured_is_reported_and_stops_nothing_else() -> None:
     world = World()
     world.handler(lambda _order: None)
     world.submit()
@@ -286,7 +286,7 @@ def test_two_sweeps_at_once_run_each_task_once() -> None:
     assert sorted(ran) == sorted(f"order {number}" for number in range(100))
 
 
-def test_a_report_tells_each_queue_apart() -> None:
+def test_a_report_has_the_numbers_of_each_queue() -> None:
     world = World()
     world.configure("mail", index_shards=1)
     world.handler(lambda _order: None)
@@ -311,7 +311,7 @@ class NeverDone:
         return self.clock.now()
 
 
-def test_work_besides_is_gone_on_with_each_second_and_never_in_a_spin() -> None:
+def test_background_work_gets_a_slice_each_second_and_never_spins() -> None:
     world = World()
     background_work, looks, settings = NeverDone(world), [], world.queues.settings
 

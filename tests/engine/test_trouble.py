@@ -1,4 +1,4 @@
-"""What goes wrong in one place of a sweep is told, gives back what it held, and stops nothing else."""
+"""An error in one part of a sweep is reported, releases what it held, and stops nothing else."""
 
 import threading
 from datetime import timedelta
@@ -8,9 +8,10 @@ import pytest
 
 from rdq_core import Outcome, Status
 from rdq_core.engine.admission import Admission
+from rdq_core.engine.pool import RunnerPool
 from rdq_core.engine.reconcile import Reconciler, Reconcilers
 from rdq_core.engine.stopping import Stop
-from rdq_core.engine.sweep import SweepLimits, _Sweep
+from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import CorruptItem
 from tests.engine.world import NOW_ONLY, QUEUE, World, sleeps_until
 
@@ -80,7 +81,7 @@ def test_a_handler_whose_thread_cannot_be_started_is_released_without_an_attempt
     assert world.sweep().completed == 1
 
 
-def test_a_reconciler_whose_thread_cannot_be_started_is_told_and_tried_in_the_next_cycle(
+def test_a_reconciler_whose_thread_cannot_be_started_is_reported_and_tried_in_the_next_cycle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, ran = World(), []
@@ -144,7 +145,7 @@ def test_a_bug_in_a_store_costs_one_task_its_turn_and_no_slot(
     assert world.sweep().completed == 1
 
 
-def test_a_bug_while_settling_is_told_and_lets_the_next_of_its_key_start(
+def test_a_bug_while_settling_is_reported_and_lets_the_next_of_its_key_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World(dispatch={"concurrency": 1}, execution={"lease": "2s", "handler_timeout": "1s"})
@@ -168,7 +169,7 @@ def test_a_bug_while_settling_is_told_and_lets_the_next_of_its_key_start(
     ]
 
 
-def test_a_queue_whose_configuration_cannot_be_read_stops_nobody(
+def test_a_queue_whose_configuration_cannot_be_read_stops_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World()
@@ -225,10 +226,10 @@ def test_a_run_that_ends_after_the_last_look_leaves_no_follower_behind(
     world.handler(lambda _order: release.wait(10))
     for _ in range(2):
         world.submit(concurrency_key="ann")
-    counted, wakes_at = _Sweep._count, Admission.wakes_at
+    counted, wakes_at = RunnerPool._count, Admission.wakes_at
 
-    def count(sweep: _Sweep, *, under_way: int, **options: Any) -> None:
-        counted(sweep, under_way=under_way, **options)
+    def count(pool: RunnerPool, *, under_way: int, **options: Any) -> None:
+        counted(pool, under_way=under_way, **options)
         if under_way < 0:
             ended.set()
 
@@ -238,6 +239,6 @@ def test_a_run_that_ends_after_the_last_look_leaves_no_follower_behind(
         assert ended.wait(10)
         return answer
 
-    monkeypatch.setattr(_Sweep, "_count", count)
+    monkeypatch.setattr(RunnerPool, "_count", count)
     monkeypatch.setattr(Admission, "wakes_at", ends_now)
     assert world.sweep().completed == 2

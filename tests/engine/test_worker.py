@@ -1,4 +1,4 @@
-"""The long-running worker: how it sleeps, wakes and drains, told by a store that counts its reads."""
+"""The long-running worker: how it sleeps, wakes and drains, on a store that counts its reads."""
 
 from datetime import timedelta
 
@@ -42,7 +42,7 @@ def test_a_worker_wakes_for_the_next_due_time_that_it_knows() -> None:
     assert len(reads) <= 3
 
 
-def test_lateness_is_told_of_each_start_against_what_it_was_due() -> None:
+def test_each_claim_event_has_its_lateness() -> None:
     world = World(retry={"initial_backoff": "10s", "jitter": 0.0})
     failures = [ConnectionError()]
     world.handler(lambda _order: raises(failures.pop())("") if failures else None)
@@ -55,7 +55,7 @@ def test_lateness_is_told_of_each_start_against_what_it_was_due() -> None:
     assert [event.lateness_ms for event in claims] == [250, 2_000]
 
 
-def test_how_long_storage_takes_for_a_claim_is_told_with_it() -> None:
+def test_each_claim_event_has_the_time_that_storage_took() -> None:
     world = World()
     world.handler(lambda _order: None)
     world.submit()

@@ -1,4 +1,4 @@
-"""A whole rdq in memory whose time the test moves, and what its tests ask of it."""
+"""A whole rdq in memory whose time the test moves, and the helpers of its tests."""
 
 import inspect
 import threading
@@ -36,7 +36,7 @@ NOW_ONLY = SweepLimits(horizon=timedelta(0), linger=timedelta(0))
 
 
 class CountingIds:
-    """Names that count, so that a failing test prints the same ones each time."""
+    """Ids that count up, so that a failing test prints the same ones each time."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
@@ -52,7 +52,7 @@ class CountingIds:
 
 
 class Remembers:
-    """An event sink and an error sink that keep what they are told."""
+    """An event sink and an error sink that keep what they get."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -72,7 +72,7 @@ class Remembers:
 
 
 class World:
-    """One queue, `billing`, whose configuration is `config` with one shard; more can be put."""
+    """One queue, `billing`, with the configuration `config` and one shard; more can be declared."""
 
     def __init__(self, **config: Any) -> None:
         self.clock = FrozenClock()
@@ -111,7 +111,7 @@ class World:
 
     @property
     def sweeper(self) -> Sweeper:
-        """One sweeper for the whole test, so that its slots are remembered."""
+        """One sweeper for the whole test, so that it keeps its slots."""
         if self._sweeper is None:
             self._sweeper = self.parts.sweeper(
                 self.registry,
@@ -123,14 +123,14 @@ class World:
         return self._sweeper
 
     def claimer(self) -> Claimer:
-        """What another host takes tasks with."""
+        """The claimer of another host."""
         router = Router(self.registry, None)
         return Claimer(
             self.store, router, clock=self.clock, ids=self.ids, events=self.told, jitter=NoJitter()
         )
 
     def configure(self, queue: str = QUEUE, **declared: Any) -> None:
-        """Declare a queue, or declare it anew."""
+        """Declare a queue, or change its declaration."""
         stored = self.queues.stored(queue)
         self.queues.put_declared(
             queue, declared, {}, expected_revision=stored.revision if stored else 0
@@ -173,7 +173,7 @@ def raises(error: BaseException) -> Callable[[str], None]:
 
 
 def sleeps_until(world: World, span: timedelta, call: Callable[[float], object]) -> None:
-    """Have `call` called once, when an idle sweep has slept for so long."""
+    """Have `call` called once, when an idle sweep has slept for `span`."""
     start, wait, waiting = world.clock.now(), world.parts.idle.wait, [call]
 
     def slept(wake: threading.Event, seconds: float) -> bool:

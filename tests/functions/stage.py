@@ -9,7 +9,7 @@ from typing import Any
 
 from rdq_core.config.settings import Host
 from rdq_core.runtime.hosting import FunctionHost
-from rdq_core.runtime.sweeping import Invocation, SweeperFunction, SweepOrder
+from rdq_core.runtime.sweeping import LambdaInvocation, SweeperFunction, SweepOrder
 from rdq_core.runtime.telemetry import MetricsSink
 from tests.engine.world import World
 
@@ -54,5 +54,5 @@ class Stage:
 
     def sweep(self, event: object = None, *, seconds: float | None = 60) -> dict[str, Any]:
         remaining = None if seconds is None else timedelta(seconds=seconds)
-        invocation = Invocation(function=ARN, worker="lambda:sweeper/1", remaining=remaining)
+        invocation = LambdaInvocation(function=ARN, worker="lambda:sweeper/1", remaining=remaining)
         return SweeperFunction(self.host).sweep(SweepOrder.of(event), invocation)

@@ -124,7 +124,7 @@ def test_nothing_else_does(name: str) -> None:
     assert stage.started.events == []
 
 
-def test_while_a_sweep_is_awake_or_was_just_started_nothing_is_started() -> None:
+def test_while_a_sweep_is_announced_or_was_just_started_none_is_started() -> None:
     stage = Kicked()
     stage.kick(stage.new())
     stage.world.clock.advance("1s")
@@ -222,7 +222,7 @@ UNEXPIRED: dict[str, Callable[[Kicked], dict[str, Any]]] = {
 }
 
 
-def test_a_dead_task_whose_retention_has_ended_is_told() -> None:
+def test_a_dead_task_whose_retention_has_ended_emits_an_event() -> None:
     stage = Kicked()
     removed = record(None, dead(stage)) | BY_TTL
     replaced = record(image(stage.now) | {"lf": {"S": "nonce-2"}}, dead(stage))
@@ -235,7 +235,7 @@ def test_a_dead_task_whose_retention_has_ended_is_told() -> None:
 
 
 @pytest.mark.parametrize("name", UNEXPIRED)
-def test_nothing_else_is_told_as_expired(name: str) -> None:
+def test_nothing_else_emits_an_expiry_event(name: str) -> None:
     stage = Kicked()
     KickFunction(stage.host).clean_up({"Records": [UNEXPIRED[name](stage)]})
     assert stage.world.told.events == []
@@ -374,7 +374,7 @@ def points_of(lag: float) -> int:
 
 
 @pytest.mark.parametrize("lag", [0, 1])
-def test_whenever_a_row_comes_and_whenever_it_is_told_of_a_sweep_sees_it_or_is_started(
+def test_whenever_a_row_is_written_and_its_record_delivered_a_sweep_sees_it_or_is_started(
     lag: float,
 ) -> None:
     last = points_of(lag) + 1

@@ -1,4 +1,4 @@
-"""Canaries through every function, as Lambda calls them, at the most detailed log level."""
+"""Canaries through every function, called as Lambda calls them, at log level DEBUG."""
 
 import ast
 import base64
@@ -85,7 +85,7 @@ class Printing(logging.Handler):
 
 
 class Account:
-    """rdq's functions on in-process tables and the test's clock. What they start isn't run."""
+    """rdq's functions on tables of this process and the test's clock. What they start isn't run."""
 
     def __init__(self, engine: Engine, outlets: Outlets, monkeypatch: pytest.MonkeyPatch) -> None:
         self.client = engine.dynamodb

@@ -111,14 +111,14 @@ def test_stopped_by_its_deadline_with_work_ahead_it_starts_one_successor() -> No
     assert stage.started.events == [(ARN, {"queues": [QUEUE]})]
 
 
-def test_a_successor_has_the_share_of_whom_it_follows() -> None:
+def test_a_successor_has_the_shards_of_its_predecessor() -> None:
     stage = Stage(index_shards=1)
     stage.submit(delay="30s")
     stage.sweep({"queues": [QUEUE], "shards": [0]}, seconds=40)
     assert stage.started.events == [(ARN, {"queues": [QUEUE], "shards": [0]})]
 
 
-def test_stopped_by_its_deadline_with_nothing_ahead_it_starts_nobody() -> None:
+def test_stopped_by_its_deadline_with_nothing_ahead_it_starts_no_sweep() -> None:
     stage = Stage(retry={"initial_backoff": "10m", "max_backoff": "10m"})
     stage.world.functions.answer(failed(errorType="E"))
 
@@ -132,7 +132,7 @@ def test_stopped_by_its_deadline_with_nothing_ahead_it_starts_nobody() -> None:
     assert stage.started.events == []
 
 
-def test_a_start_that_is_refused_is_told_and_the_report_says_so() -> None:
+def test_a_start_that_is_refused_is_reported_and_the_report_says_so() -> None:
     stage = Stage()
     stage.started.error = refused("TooManyRequestsException")
     stage.submit(delay="30s")
@@ -154,7 +154,7 @@ def test_nothing_is_claimed_that_may_not_be_done_in_time() -> None:
     assert report["left"] == ["slow"]
 
 
-def test_a_queue_that_does_not_fit_at_all_is_told_each_time_and_not_served(
+def test_a_queue_that_does_not_fit_at_all_is_reported_each_time_and_not_served(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     stage = Stage(execution={"handler_timeout": "2m", "lease": "5m"})
@@ -211,7 +211,7 @@ def test_a_job_that_stays_open_does_not_make_the_sweeps_more_each_minute() -> No
     assert max(sum(at <= moment < ended for at, ended in alive) for moment, _ in alive) <= 3
 
 
-def test_a_refused_start_leaves_the_place_to_the_next_one() -> None:
+def test_a_refused_start_releases_its_reservation() -> None:
     stage = Stage()
     stage.started.error = refused("TooManyRequestsException")
     stage.submit(delay="30s")
@@ -277,7 +277,7 @@ class TestHelp:
     @pytest.mark.parametrize(
         ("due", "expected"), [(0, 0), (10, 0), (11, 1), (15, 1), (16, 2), (40, 4)]
     )
-    def test_helpers_come_with_what_is_due_beyond_the_threshold(
+    def test_helpers_are_started_for_what_is_due_beyond_the_threshold(
         self, due: int, expected: int
     ) -> None:
         assert len(self.help_for(due)) == expected
@@ -298,7 +298,7 @@ class TestHelp:
             stage.sweep()
         assert len(stage.started.events) == 2
 
-    def test_a_helper_that_has_ended_can_be_brought_again(self) -> None:
+    def test_a_helper_that_has_ended_can_be_started_again(self) -> None:
         stage = Stage(ENVIRON, index_shards=4)
         stage.submit(40)
         stage.sweep()
@@ -309,7 +309,7 @@ class TestHelp:
         stage.sweep()
         assert [event for _, event in stage.started.events] == [*brought, *brought]
 
-    def test_a_helper_keeps_its_place_for_as_long_as_it_goes_on(self) -> None:
+    def test_a_helper_extends_its_reservation_for_as_long_as_it_sweeps(self) -> None:
         stage = Stage(ENVIRON, index_shards=1, dispatch={"concurrency": 1})
         brought: list[int] = []
 
@@ -325,12 +325,12 @@ class TestHelp:
         stage.sweep({"queues": [QUEUE], "shards": [0]}, seconds=300)
         assert brought[24:26] == [0, 0]
 
-    def test_a_helper_brings_no_help(self) -> None:
+    def test_a_helper_starts_no_helpers(self) -> None:
         stage = Stage(ENVIRON, index_shards=4)
         stage.submit(40)
         assert stage.sweep({"queues": [QUEUE], "shards": [0]})["helpers"] == 0
 
-    def test_what_is_not_due_yet_brings_none(self) -> None:
+    def test_what_is_not_due_yet_starts_no_helper(self) -> None:
         stage = Stage(ENVIRON, index_shards=4)
         stage.submit(40, delay="1h")
         assert stage.sweep()["helpers"] == 0

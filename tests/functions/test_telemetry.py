@@ -12,7 +12,7 @@ import pytest
 from rdq_core.engine.events import Event
 from rdq_core.runtime.hosting import FunctionHost
 from rdq_core.runtime.log import log_error
-from rdq_core.runtime.sweeping import Invocation, SweeperFunction, SweepOrder
+from rdq_core.runtime.sweeping import LambdaInvocation, SweeperFunction, SweepOrder
 from rdq_core.runtime.telemetry import LogsAndMetrics, MetricsSink, log_as_json
 from tests.engine.world import QUEUE
 from tests.functions.stage import Stage
@@ -49,7 +49,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
 
 
 def metrics_of(told: list[dict[str, Any]]) -> dict[str, tuple[dict[str, str], list[float]]]:
-    """Each metric of a queue with its dimensions and values, from the EMF records."""
+    """Each metric of a queue in the records for CloudWatch, with its dimensions and values."""
     found: dict[str, tuple[dict[str, str], list[float]]] = {}
     for record in filter(lambda record: "queue" in record, told):
         for directive in record.get("_aws", {}).get("CloudWatchMetrics", ()):
@@ -81,7 +81,7 @@ def test_each_transition_is_one_json_record(capsys: pytest.CaptureFixture[str]) 
     assert {"attempt_no", "fencing_token", "outcome", "rule", "code"} <= set(told[1])
 
 
-def test_metrics_are_told_by_queue_and_handler(capsys: pytest.CaptureFixture[str]) -> None:
+def test_metrics_have_the_dimensions_queue_and_handler(capsys: pytest.CaptureFixture[str]) -> None:
     stage = Told()
     throttled = refused("TooManyRequestsException")
     stage.world.functions.answer(
@@ -101,7 +101,7 @@ def test_metrics_are_told_by_queue_and_handler(capsys: pytest.CaptureFixture[str
     assert all(value >= 0 for value in values)
 
 
-def test_how_full_a_queue_is_is_told_once_a_minute_by_scheduled_sweeps(
+def test_scheduled_sweeps_emit_the_depth_of_queues_once_a_minute(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     stage = Told(retry={"max_attempts": 1})
@@ -110,7 +110,7 @@ def test_how_full_a_queue_is_is_told_once_a_minute_by_scheduled_sweeps(
     )
     stage.submit(3)
     sweeper = SweeperFunction(stage.host)
-    invocation = Invocation(function="f", worker="w", remaining=timedelta(seconds=30))
+    invocation = LambdaInvocation(function="f", worker="w", remaining=timedelta(seconds=30))
     told = []
     for order in (SweepOrder((QUEUE,)), SweepOrder(), SweepOrder()):
         with stage.host.invocation():
@@ -146,7 +146,7 @@ def test_metrics_are_printed_also_when_the_invocation_fails(
     assert "lateness_ms" in metrics_of(lines(capsys))
 
 
-def test_more_values_than_a_record_may_have_are_told_in_several(
+def test_more_values_than_a_record_may_have_are_printed_in_several(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     stage = Told()

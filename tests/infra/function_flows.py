@@ -16,7 +16,7 @@ from rdq_core.runtime.kicking import SWEEPER, KickFunction
 from rdq_core.runtime.sweeping import (
     HELP_ABOVE,
     HELP_SHARE,
-    Invocation,
+    LambdaInvocation,
     SweeperFunction,
     SweepOrder,
 )
@@ -64,7 +64,7 @@ def swept(company: Company, role: str, *, tasks: int, environ: Mapping[str, str]
     functions = Functions(company)
     sweeper = SweeperFunction(host(company, functions, environ))
     ids = [company.rdq.submit(CALLS, "charge", {}).id for _ in range(tasks)]
-    invocation = Invocation(
+    invocation = LambdaInvocation(
         function="acme-sweeper", worker="lambda:acme-sweeper/1", remaining=timedelta(minutes=15)
     )
     with company.watch.of(role), patch.object(hosting, "lambda_client", lambda _seconds: functions):

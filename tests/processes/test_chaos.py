@@ -107,9 +107,8 @@ def test_whatever_happens_to_workers_nothing_is_lost_and_no_stale_claim_has_an_e
     sys.stdout.write(
         f"{TASKS} tasks, {len(effects)} effects, {repeats} attempts that weren't the last; "
     )
-    sys.stdout.write(
-        f"{crew.killed} workers killed, {crew.stopped} stopped, {refused} effects refused as stale\n"
-    )
+    sys.stdout.write(f"{crew.killed} workers killed, {crew.stopped} stopped, ")
+    sys.stdout.write(f"{refused} effects refused as stale\n")
 
 
 def assert_nothing_is_lost(

@@ -1,10 +1,10 @@
-"""The kick, and the sweeps that it starts: no schedule comes but to mend what nobody could prevent.
+"""The kick and the sweeps that it starts. A scheduled sweep comes only after what it can't prevent.
 
-    a row turns PENDING ──► the stream ── late, twice, out of order ──► a kick ── books ──► a sweep, which ends
+    a row turns PENDING ──► the stream ── late, twice, out of order ──► a kick
+                                                                        └─ acquires ──► a sweep
 
-The invariant: when no record is under way, no start, and no sweep, then nothing is waiting that is
-due within a minute of having been written; unless somebody was killed who had taken it upon
-himself.
+The invariant: while no record, no start and no sweep is under way, no task waits that was due
+within a minute of having been written, unless the process that was to serve it was killed.
 """
 
 import random
@@ -21,7 +21,7 @@ from rdq_core.engine.ports import Handler
 from rdq_core.errors import StoreFailed
 from rdq_core.runtime.hosting import FunctionHost, Start
 from rdq_core.runtime.kicking import SWEEPER, KickFunction
-from rdq_core.runtime.sweeping import Invocation, SweeperFunction, SweepOrder
+from rdq_core.runtime.sweeping import LambdaInvocation, SweeperFunction, SweepOrder
 from rdq_core.runtime.telemetry import MetricsSink
 from rdq_core.testing.fake_dynamodb import Change
 from tests.simulation.handlers import Handlers
@@ -233,7 +233,7 @@ def _sweep(world: "World", process: Process, *, event: dict[str, Any]) -> None:
         host = FunctionHost(
             parts=parts, metrics=MetricsSink("sweeper"), start=start, environ=_ENVIRON
         )
-        invocation = Invocation(function=_NAME, worker=process.name, remaining=_TIME)
+        invocation = LambdaInvocation(function=_NAME, worker=process.name, remaining=_TIME)
         SweeperFunction(host).sweep(SweepOrder.of(event), invocation)
         has_ended = True
     except StoreFailed:

@@ -240,7 +240,8 @@ def _about(request: Mapping[str, Any]) -> str:
         )
     if "RequestItems" in request:
         ((table, parts),) = request["RequestItems"].items()
-        return f"{table} {', '.join(_about({**body, 'TableName': ''}) for part in parts for body in part.values())}"
+        bodies = [body for part in parts for body in part.values()]
+        return f"{table} {', '.join(_about({**body, 'TableName': ''}) for body in bodies)}"
     place = request.get("Key") or request.get("Item") or {}
     return f"{request['TableName']} {_key(place)}"
 

@@ -91,10 +91,8 @@ def plan_of(seed: str) -> Plan:
         kind < 0.15
     ):  # a crowd before one door: what goes wrong with a key's slot takes several who want it
         return replace(plan, workers=3, tasks=8, keys=1, keyed=1.0, leaps=())
-    if (
-        kind < 0.25
-        # long runs on two hosts that fall asleep: leases lapse while their holders are about to wake up
-    ):
+    if kind < 0.25:
+        # Long runs on two hosts that freeze: leases lapse while their holders are about to wake up.
         rates = {**plan.rates, "freeze_before": 0.05, "freeze_after": 0.05}
         queue = {**plan.queue, "execution": {"lease": "3s", "handler_timeout": "30s"}}
         queue["dispatch"] = {**plan.queue["dispatch"], "concurrency": 4}
@@ -146,7 +144,7 @@ def _with_more(plan: Plan) -> Plan:
 
 
 def _clerks(plan: Plan) -> dict[str, Any]:
-    """Who treats dead tasks by jobs; of these, half have the DLQ for themselves, which gets full."""
+    """The operators who start jobs. Half of them have the DLQ for themselves, which fills up."""
     dice = random.Random(f"{plan.seed}/clerks")
     clerks = dice.choice((0, 0, 0, 0, 0, 1, 2))
     return {"clerks": clerks} | (

@@ -13,7 +13,7 @@ from rdq_core.domain.attempt import Outcome
 from rdq_core.engine.due_reader import DueReader
 from rdq_core.engine.ports import Phase
 from rdq_core.engine.resolve import Resolver
-from rdq_core.engine.sweep import _Sweep
+from rdq_core.engine.sweep import Scheduler
 from rdq_core.errors import StoreFailed, TaskConflict, TaskNotFound
 from rdq_core.ops.advancing import Advancer
 from rdq_core.runtime import kicking
@@ -313,10 +313,8 @@ MISTAKES: Final[dict[str, Mistake]] = {
         DynamoJobs, "create", _begins_by_a_put
     ),
     # Who wakes whom.
-    "a sweep clears awake_until after looking": _wrapped(_Sweep, "__init__", _never_lingers),
-    "a refused start leaves its booking behind": _wrapped(
-        KickFunction, "_take_back", _is_forgotten
-    ),
+    "a sweep clears awake_until after looking": _wrapped(Scheduler, "__init__", _never_lingers),
+    "a refused start leaves its booking behind": _wrapped(KickFunction, "_release", _is_forgotten),
     "a booking stands for longer than a sweep looks": _wrapped(
         DynamoReservations, "acquire", _books_a_minute
     ),

@@ -189,7 +189,7 @@ class Scheduler:
         heapq.heappush(self._queue, (moment, self._random.random(), self._count, strand, what))
 
     def _next(self, me: Strand | None) -> None:
-        """Let happen what comes next, up to the turn of a strand; come back when it is `me` again."""
+        """Run what comes next, up to a strand's turn; return when it is the turn of `me` again."""
         chosen = self._chosen()
         self._current = chosen
         if chosen is me and me is not None:

@@ -20,11 +20,11 @@ MOST = 1000
 SEEN_BY = {
     "a redrive undoes a death that nobody has seen": [54],
     "a record is put over a published one": [466],
-    "a reclaim takes a live lease": [137],
+    "a reclaim takes a live lease": [256],
     "a leaked slot is taken twice": [94],
     "a record in doubt is deleted": [908],
     "a write is denied when what follows it fails": [368],
-    "who takes a page over believes that it is done": [254],
+    "who takes a page over believes that it is done": [541],
     "a job goes on from where it has not been": [246],
     "a release spends budget": [46],
     "a job that has ended is begun again by a late request": [77],

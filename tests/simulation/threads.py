@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Self
 from unittest.mock import patch
 
-from rdq_core.engine import admission, context, execution, presence, run, stopping, sweep
+from rdq_core.engine import admission, execution, pool, presence, run, stopping, sweep
 from rdq_core.ops import advancing
 from rdq_core.runtime import kicking
 from rdq_core.stores.dynamodb import clock, transact
@@ -19,12 +19,12 @@ from tests.simulation.scheduler import FOREVER, SECOND, Scheduler, Strand
 
 MODULES: Final = (
     clock,
-    context,
     execution,
     kicking,
     admission,
     run,
     stopping,
+    pool,
     sweep,
     transact,
     presence,

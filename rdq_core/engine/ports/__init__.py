@@ -1,6 +1,4 @@
-"""What the engine needs from outside, as it would be read aloud. Stores and hosts implement it; the
-names are final.
-"""
+"""The protocols that stores and hosts implement for the engine. Their names are final."""
 
 from rdq_core.engine.ports.host import (
     Clock,

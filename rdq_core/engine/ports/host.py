@@ -1,6 +1,4 @@
-"""What a host brings: time and chance, names, the handlers that it can run, and who is told what
-happened.
-"""
+"""What a host provides: time, chance, names, handlers, and sinks for events and errors."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -22,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """Time. Whoever decides what is due asks here, so tests move time instead of waiting."""
+    """Time. The engine reads it here alone, so that tests can move it instead of waiting."""
 
     def now(self) -> datetime:
         """The present moment: aware, UTC, cut to milliseconds."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds on a clock that is never set, for measuring durations."""
+        """Seconds on a clock that is never adjusted, for measuring durations."""
         ...
 
 
@@ -42,7 +40,7 @@ class Jitter(Protocol):
 
 
 class Sleeper(Protocol):
-    """Waiting that something can cut short."""
+    """Waiting that an event can end."""
 
     def wait(self, wake: threading.Event, seconds: float) -> bool:
         """Wait until `wake` is set or the time is over; True when it was set."""
@@ -50,7 +48,7 @@ class Sleeper(Protocol):
 
 
 class IdSource(Protocol):
-    """Fresh names that nobody else has or can guess."""
+    """Fresh names that are unique and can't be guessed."""
 
     def task_id(self) -> str:
         """A new ULID."""
@@ -61,7 +59,7 @@ class IdSource(Protocol):
         ...
 
     def nonce(self) -> str:
-        """A random name of at least 64 bits, for records of which nobody else may write the key."""
+        """A random name of at least 64 bits, for records whose key no other writer may hit."""
         ...
 
 
@@ -71,16 +69,16 @@ class Invoker(Protocol):
     def handler(self, ref: str, settings: QueueSettings) -> "Handler":
         """The function that the queue's `handlers` name for `ref`, as a handler of this host.
 
-        Its `call` raises Undelivered where nothing was run, and Reported for a failure that the
-        function tells of.
+        Its `call` raises Undelivered when nothing was run, and Reported for a failure that the
+        function reports.
         """
         ...
 
     def hand_over(self, claim: Claim, settings: QueueSettings) -> None:
-        """Pass the claim on to the function that the queue names for the task's ref, which is to
-        adopt it.
+        """Hand the claim to the function that the queue names for the task's ref, which then adopts
+        it.
 
-        Raises Undelivered where it surely won't.
+        Raises Undelivered when it certainly won't.
         """
         ...
 
@@ -89,10 +87,10 @@ class Invoker(Protocol):
 class Handler:
     """Code registered under a stable name.
 
-    `decode` makes the handler's input of the payload: InputInvalid means that it will never fit.
-    `call` runs the handler on it; what an `is_async` one answers is awaited on an event loop.
-    `encode` makes a storable result of what it returned: OutputInvalid means that it can't be one.
-    `definition` has the options that a typed task was defined with, as a layer of its queue's
+    `decode` turns the payload into the handler's input; it raises InputInvalid for one that can
+    never fit. `call` runs the handler on it; what an `is_async` one returns is awaited on an event
+    loop. `encode` turns what the handler returned into a storable result; it raises OutputInvalid
+    if it can't. `definition` has the options of a typed task, as a layer of its queue's
     configuration; it is empty for a plain handler.
     """
 
@@ -116,7 +114,7 @@ class HandlerSource(Protocol):
 
     @property
     def classes(self) -> Mapping[type[BaseException], Outcome]:
-        """Exception classes whose outcome is decided in code."""
+        """The exception classes that the application has registered an outcome for."""
         ...
 
     @property
@@ -125,7 +123,7 @@ class HandlerSource(Protocol):
         ...
 
     def find(self, handler_ref: str) -> Handler | None:
-        """The handler of this name, looked up, never imported."""
+        """The handler of this name, or None. Looked up, never imported."""
         ...
 
 
@@ -133,7 +131,7 @@ class EventSink(Protocol):
     """Where events go: logs, metrics, traces."""
 
     def emit(self, event: Event) -> None:
-        """Tell of something that has happened. Must not raise."""
+        """Record an event. Must not raise."""
         ...
 
 
@@ -141,5 +139,5 @@ class ErrorSink(Protocol):
     """Where errors go that have no task to be stored on."""
 
     def __call__(self, error: BaseException, *, where: str) -> None:
-        """Tell of an error. Must not raise."""
+        """Report an error; `where` names what failed. Must not raise."""
         ...

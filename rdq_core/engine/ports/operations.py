@@ -1,5 +1,5 @@
-"""What operators leave behind: audit records, bulk operations, and the key under which page cursors
-are signed.
+"""Storage of operators' work: audit records, bulk operations, and the key that signs page
+cursors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,11 @@ from rdq_core.domain.job import Job
 
 
 class Phase(StrEnum):
-    """Where in an operation an audit record was written."""
+    """At which point of an operation an audit record was written."""
 
     INTENT = "intent"
-    """Before the first write. One without a later record was interrupted: it may have happened,
-    wholly or in part.
+    """Before the first write. Without a later record the operation was interrupted: it may have
+    happened, wholly or in part.
     """
     DONE = "done"
     FAILED = "failed"
@@ -24,11 +24,11 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """Who did what, when and why. Never a payload: `detail` has names, numbers, digests, and
+    """Who did what, when and why. Never a payload: `detail` has names, numbers, digests and
     configuration.
 
-    `id` is a ULID of the time `at`; records of one operation share `operation_id`, the first one's
-    id. `verified` says that AWS vouches for the principal; otherwise it is what the caller says.
+    `id` is a ULID of the time `at`; the records of one operation share `operation_id`, the first
+    one's id. `verified` when AWS vouches for the principal; otherwise it is the caller's claim.
     """
 
     id: str
@@ -44,30 +44,28 @@ class AuditRecord:
 
 
 class AuditLog(Protocol):
-    """Records that are only ever added."""
+    """Audit records. They are only added, never changed."""
 
     def append(self, record: AuditRecord) -> None:
-        """Store one record, once. StoreFailed when it isn't stored: an operation without its record
-        must not begin.
+        """Store one record, once. Raises StoreFailed when it isn't stored: an operation without its
+        intent must not begin.
         """
         ...
 
     def records(
         self, queue: str, *, since: datetime, before: str, limit: int
     ) -> Sequence[AuditRecord]:
-        """The newest records of a queue from `since` on with ids below `before`, the newest first,
-        at most `limit`.
+        """At most `limit` records of a queue, newest first, from `since` on and with ids below
+        `before`.
         """
         ...
 
 
 class JobStore(Protocol):
-    """Where bulk operations are written down: each change under the revision that its writer has
-    read.
-    """
+    """Where bulk operations are stored. Each change needs the revision that its writer has read."""
 
     def create(self, job: Job) -> None:
-        """Store a new job, once: the same again changes nothing, whether it is open still or has
+        """Store a new job, once: a repetition changes nothing, whether the job is still open or has
         ended meanwhile.
 
         Raises StoreFailed when it isn't stored.
@@ -79,41 +77,41 @@ class JobStore(Protocol):
         ...
 
     def open_jobs(self) -> Sequence[Job]:
-        """The jobs that are not filed, the oldest first, read consistently. What can't be read is
-        left out.
+        """The jobs that are not filed, oldest first, read consistently. Unreadable ones are left
+        out.
         """
         ...
 
     def ended_jobs(self, *, limit: int) -> Sequence[Job]:
-        """The jobs that were filed, the newest first."""
+        """At most `limit` filed jobs, newest first."""
         ...
 
     def replace(self, seen: Job, job: Job) -> bool:
-        """Put `job` in the place of the open job that was `seen`. False, and nothing written, when
-        it has changed.
+        """Replace the open job that was `seen`. False, and nothing is written, when it has changed
+        since.
         """
         ...
 
     def file(self, job: Job) -> None:
-        """Move a job that is over, as it was seen, from the open ones to the ended. Safe to repeat."""
+        """Move a job that is over, as the caller read it, to the ended ones. Safe to repeat."""
         ...
 
 
 class CursorKey(Protocol):
-    """What page cursors are signed with."""
+    """The key that signs page cursors."""
 
     def key(self) -> bytes:
-        """The key of this installation, the same for all of its programs; made when there is none."""
+        """The key, the same for all programs of an installation; created when there is none."""
         ...
 
 
 class BackgroundWork(Protocol):
-    """What a host does besides its tasks, a little at a time."""
+    """Work of a host that is not tasks, done in slices between its looks for tasks."""
 
     def step(self, *, until: datetime) -> datetime | None:
-        """Do what is due, and begin nothing more after `until`. When there is more to do; None
-        while there isn't.
+        """Do what is due, and begin nothing after `until`. When to call it again; None if no more
+        is known.
 
-        Never raises for what goes wrong with one of them.
+        An error in one piece of work is reported, and does not raise.
         """
         ...

@@ -1,6 +1,4 @@
-"""What is kept of each queue: its configuration, its rate limit's bucket, and whether a sweep of it
-is awake.
-"""
+"""Storage per queue: configuration, the rate limit's bucket, and reservations of sweeps."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,23 +9,21 @@ from rdq_core.config.stored import Override, StoredQueue
 
 
 class QueueSource(Protocol):
-    """The queues' configuration as it is in force. A deleted queue counts as not configured."""
+    """The effective configuration of queues. A deleted queue counts as not configured."""
 
     def settings(self, queue: str, *, definition: Mapping[str, Any] | None = None) -> QueueSettings:
-        """The settings of a queue, at most one second old for sweeps. QueueNotFound when it isn't
-        configured.
+        """The settings of a queue, at most one second old for sweeps. Raises QueueNotFound when it
+        isn't configured.
 
-        `definition` has the options that a typed task was defined with, as a layer: they stand
-        below what is declared and above the defaults of its file. ConfigInvalid when they don't get
-        along with what is declared.
+        `definition` has the options of a typed task, as a layer below what is declared and above
+        its file's defaults. Raises ConfigInvalid when they contradict what is declared.
         """
         ...
 
     def for_submits(self, queue: str) -> QueueSettings:
         """The settings of a queue, at most one minute old. Raises as `settings` does.
 
-        What would refuse a submit, a queue that is unknown or being deleted, is never said from
-        memory.
+        An unknown or deleted queue, which refuses a submit, is never reported from a cache.
         """
         ...
 
@@ -37,11 +33,11 @@ class QueueSource(Protocol):
 
 
 class QueueStore(QueueSource, Protocol):
-    """Where the queues' configuration is kept, layer by layer, each write under the revision that
-    its writer has read.
+    """Where the configuration of queues is stored, layer by layer. Each write needs the revision
+    that its writer has read.
 
-    A layer that says already what is written keeps its revision, so every write is safe to repeat.
-    Queues that a write doesn't name are never touched.
+    Writing what a layer already says keeps its revision, so every write is safe to repeat. Queues
+    that a write doesn't name are never touched.
 
         declared ── begin_delete ──► deleting ── end_delete ──► tombstone ── reopen ──► deleting
             ▲                            │                          │
@@ -50,12 +46,12 @@ class QueueStore(QueueSource, Protocol):
 
     def stored(self, queue: str) -> StoredQueue | None:
         """The layers of a queue, or its tombstone, read consistently; None when there is neither.
-        CorruptItem when unreadable.
+        Raises CorruptItem when it can't be read.
         """
         ...
 
     def all_stored(self) -> Mapping[str, StoredQueue]:
-        """The layers of every queue that can be read, as old as `settings`; tombstones too."""
+        """The layers of every readable queue, tombstones included, at most as old as `settings`."""
         ...
 
     def put_declared(
@@ -66,26 +62,26 @@ class QueueStore(QueueSource, Protocol):
         *,
         expected_revision: int,
     ) -> StoredQueue:
-        """Replace what is declared; override, pause and `shards_ever` survive. A new queue is at
-        revision 0.
+        """Replace what is declared; override, pause and `shards_ever` stay. A new queue's expected
+        revision is 0.
 
-        A queue that is being deleted stays after all; of a deleted one only `shards_ever` and the
-        revisions go on. Raises ConfigConflict, showing both versions, when somebody has written the
-        layer since it was read, InputInvalid for a name that no queue can have, and ConfigInvalid
-        for layers that contradict each other.
+        This ends a deletion that is under way; of a deleted queue only `shards_ever` and the
+        revisions are carried on. Raises ConfigConflict, showing both versions, when another writer
+        has changed the layer since it was read; InputInvalid for a name that no queue can have; and
+        ConfigInvalid for layers that contradict each other.
         """
         ...
 
     def put_owners(self, seen: StoredQueue, owners: tuple[str, ...]) -> bool:
-        """Say which resources of templates declare a queue; False, and nothing changed, when it
-        isn't as seen.
+        """Record which template resources declare a queue. False, and nothing is changed, when the
+        queue is not as `seen`.
         """
         ...
 
     def put_override(
         self, queue: str, override: Override | None, *, expected_revision: int
     ) -> StoredQueue:
-        """Replace what people have set, None for nothing. Raises as `put_declared` does, and
+        """Replace the operators' override, None for none. Raises as `put_declared` does, and
         QueueNotFound.
         """
         ...
@@ -93,7 +89,7 @@ class QueueStore(QueueSource, Protocol):
     def pause(
         self, queue: str, *, paused: bool, now: datetime, reason: str | None = None
     ) -> StoredQueue:
-        """Stop the queue's claims, or let them go on. Raises QueueNotFound."""
+        """Stop or resume the queue's claims. Raises QueueNotFound."""
         ...
 
     def begin_delete(self, queue: str, *, now: datetime) -> StoredQueue:
@@ -103,20 +99,20 @@ class QueueStore(QueueSource, Protocol):
         ...
 
     def note_look(self, seen: StoredQueue, *, now: datetime) -> bool:
-        """Be the one who looks for tasks in a queue that is leaving. False when somebody else has
-        looked since.
+        """Record that the caller looks for tasks in a leaving queue. False when another host has
+        looked since it was `seen`.
         """
         ...
 
     def end_delete(self, seen: StoredQueue, *, now: datetime) -> bool:
-        """Leave a tombstone of a queue that was being deleted when it was seen. False when it isn't
-        any more.
+        """Replace a queue that is being deleted by a tombstone. False when it has changed since it
+        was `seen`.
         """
         ...
 
     def reopen(self, seen: StoredQueue, *, now: datetime) -> bool:
-        """Make a queue that is being deleted, from now on, of the tombstone seen. False when it has
-        changed.
+        """Turn a tombstone into a queue that is being deleted, from now on. False when it has
+        changed since it was `seen`.
         """
         ...
 
@@ -125,23 +121,23 @@ class RateLimiter(Protocol):
     """A limit that all sweepers of a queue share."""
 
     def take(self, queue: str, wanted: int, limit: RateLimit, *, now: datetime) -> int:
-        """How many of `wanted` starts are allowed now: 0 to `wanted`. They are spent."""
+        """Spend and return up to `wanted` starts that are allowed now; 0 when none is."""
         ...
 
 
 class Reservations(Protocol):
-    """Which queues have a sweep that looks at every shard at least each second, so that nobody
-    needs to start one.
+    """Names held until a time: queues for which a sweep is announced or about to start, helpers,
+    successors. While a queue is reserved, a sweep looks at its every shard at least each second.
     """
 
     def extend(self, queue: str, *, until: datetime) -> None:
-        """Say that a sweep looks at the queue until then. Never shortens what another one has said."""
+        """Hold the reservation until then. Never shortens it. Raises StoreFailed."""
         ...
 
     def release(self, queue: str) -> None:
-        """Say that no sweep does: one that is awake all the same says so again within a second."""
+        """End the reservation. Another sweep that holds it extends it again within a second."""
         ...
 
     def acquire(self, queue: str, *, now: datetime, until: datetime) -> bool:
-        """Be the one who starts a sweep: False when one is awake, or somebody has just started one."""
+        """Reserve the name until then, unless it is reserved. Of several callers one gets True."""
         ...

@@ -1,8 +1,8 @@
-"""Where tasks live, verb by verb. `MemoryStore` is the reference.
+"""The storage of tasks, verb by verb. `MemoryStore` is the reference implementation.
 
-Three families of errors come out of a `TaskStore`: `LeaseLost` when the caller's claim is not the
-present one (nothing was changed, nothing will be: stop the work), `TaskConflict` or `TaskNotFound`
-when a person's request does not fit the state, and `StoreFailed` when storage did not answer.
+A `TaskStore` raises `LeaseLost` when the caller's claim is no longer the task's (nothing was
+changed: stop the work), `TaskConflict` or `TaskNotFound` when a request does not fit the task's
+state, and `StoreFailed` when storage did not answer.
 """
 
 from collections import Counter
@@ -25,9 +25,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A stored task, and whether this submit stored it (False: it was there already, and is
-    unchanged).
-    """
+    """A stored task. `created` is False when it was there already; it is unchanged then."""
 
     task: Task
     created: bool
@@ -35,11 +33,11 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """An index entry that proposes a task for a claim. It may be outdated: the claim's condition
+    """An index entry of a task that may be claimed. It may be outdated: the claim's condition
     decides.
 
-    `due_at` is when it becomes claimable: the next attempt of a waiting task, the lease's end of a
-    claimed one.
+    `due_at` is when the task becomes claimable: at the next attempt of a waiting task, at the end
+    of a claimed task's lease.
     """
 
     task_id: str
@@ -53,7 +51,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T_co]):
-    """Some items and where to go on: `next` is the store's own handle, None after the last page."""
+    """Some items. `next` is the store's own handle on the next page, None after the last one."""
 
     items: Sequence[T_co]
     next: Any = None
@@ -61,9 +59,9 @@ class Page(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCounts:
-    """How many tasks of a queue wait, run and rest in the DLQ, and since when the oldest is due.
+    """The numbers of a queue's waiting, running and dead tasks, and since when the oldest is due.
 
-    `exact` is False where counting stopped at its bound: the numbers are then lower bounds.
+    `exact` is False when counting stopped at its bound: the numbers are lower bounds then.
     """
 
     pending: int
@@ -74,9 +72,7 @@ class QueueCounts:
 
 
 class KeyBusy(Enum):
-    """The answer to a claim whose concurrency key another task holds. Nothing was changed, and no
-    attempt is spent.
-    """
+    """What a claim returns when another task holds its concurrency key. Nothing was changed."""
 
     KEY_BUSY = "key busy"
 
@@ -85,7 +81,7 @@ KEY_BUSY = KeyBusy.KEY_BUSY
 
 
 class Kind(StrEnum):
-    """What a task that is gone can leave behind."""
+    """What a removed task can leave behind."""
 
     ATTEMPT = "attempts"
     ENTRY = "entries"
@@ -96,10 +92,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OrphanReport:
-    """One page of what was looked at, in numbers: `found` are nobody's, `removed` those of them
-    that were deleted.
+    """The numbers of one page: items `examined`, orphans `found`, and of those the `removed` ones.
 
-    `next` is the store's own handle, None after the last page.
+    `next` is the store's own handle on the next page, None after the last one.
     """
 
     examined: Counter[Kind]
@@ -109,10 +104,10 @@ class OrphanReport:
 
 
 class Orphans(Protocol):
-    """What tasks that are gone have left behind. Nothing of a live task is ever touched."""
+    """Deletes what removed tasks have left behind. Nothing of a live task is ever touched."""
 
     def clean_up(self, record: Mapping[str, Any]) -> None:
-        """Delete what the state row that a stream record tells of leaves behind. Others change
+        """Delete what the state row in a stream record has left behind. Other records change
         nothing.
 
         Records may come late, twice and in any order.
@@ -120,35 +115,34 @@ class Orphans(Protocol):
         ...
 
     def collect_orphans(self, *, after: Any = None, dry_run: bool) -> OrphanReport:
-        """Look through one page of all that is stored, and delete what is proved to be nobody's."""
+        """Examine one page of all that is stored, and delete what is proved to be an orphan."""
         ...
 
 
 class TaskStore(Orphans, Protocol):
-    """Where tasks live. Each verb is atomic: it happens whole, with its history, or not at all."""
+    """Stores tasks. Each verb is atomic: it happens whole, with its history, or not at all."""
 
     # -- submitting --------------------------------------------------------------------------------
 
     def submit(self, task: Task, *, shards: int) -> Submission:
-        """Store a new task, due at its `next_attempt_at` or at once, with the failures it already
-        has in `attempts`.
+        """Store a new task, due at its `next_attempt_at` or at once, with the failures already in
+        its `attempts`.
 
-        An id that exists in the same queue gives the stored task back, untouched, however far it
-        has got; one whose retention is over counts as absent. In another queue: TaskConflict.
-        Bodies too large for this store: InputInvalid, before anything is written. `shards` is the
-        queue's `index_shards`.
+        If the id exists in the same queue, the stored task is returned unchanged, whatever its
+        state; a task whose retention has ended counts as absent. Raises TaskConflict when the id
+        exists in another queue, and InputInvalid, before anything is written, for bodies too large
+        for this store. `shards` is the queue's `index_shards`.
         """
         ...
 
     def submit_many(
         self, tasks: Sequence[Task], *, shards_of: Callable[[str], int]
     ) -> list[Submission | RdqError]:
-        """`submit` for many, several at a time: what each would have answered or raised, in their
-        order.
+        """`submit` for many, several at a time: what each returned or raised, in their order.
 
-        No task keeps another out, and all of it is safe to repeat. Once storage has failed, tasks
-        whose turn had not come are not tried, and say so. `shards_of` gives a queue's
-        `index_shards`.
+        Each task is stored or refused by itself, and all of it is safe to repeat. Once storage has
+        failed, the remaining tasks are not tried, and their errors say so. `shards_of` returns a
+        queue's `index_shards`.
         """
         ...
 
@@ -163,45 +157,40 @@ class TaskStore(Orphans, Protocol):
         ...
 
     def claim(self, candidate: Candidate, grant: Grant) -> Claim | None:
-        """Lease a waiting task. None when it is no longer as the index said: somebody was faster,
-        and nothing changed.
+        """Lease a waiting task. None when its row no longer matches the index entry: another host
+        was faster, and nothing was changed.
 
-        Raises CorruptItem when the row can't be read by this version; the row is left as it is.
+        Raises CorruptItem when this version can't read the row, which stays as it is.
         """
         ...
 
     def claim_keyed(self, candidate: Candidate, grant: Grant) -> Claim | KeyBusy | None:
-        """Lease a waiting task that has a concurrency key, together with the key's slot.
-
-        A key is held exactly as long as a task of it is in flight, lapsed or not: KEY_BUSY then.
-        Else as `claim`.
+        """Lease a waiting task together with its concurrency key. KEY_BUSY when the key is held:
+        exactly as long as a task of it is in flight, lapsed or not. Else as `claim`.
         """
         ...
 
     def renew(self, candidate: Candidate, *, now: datetime) -> None:
-        """Let what a long overdue task carries outside of its row live on, although nobody claims
-        it.
+        """Postpone the expiry of what a long overdue task keeps outside of its row.
 
         The task itself stays as it is. Raises CorruptItem when its row can't be read.
         """
         ...
 
     def lapsed(self, candidate: Candidate, *, now: datetime) -> Claim | None:
-        """The claim that still holds a task though its lease has ended; None when nobody's lapsed
-        claim does.
-        """
+        """The claim that holds a task although its lease has ended; None when there is none."""
         ...
 
     def load(self, claim: Claim) -> Task:
-        """The claimed task with its payload, headers and whatever else may live outside the row.
+        """The claimed task with its payload, headers and all else that may live outside the row.
 
-        Raises CorruptItem when a part is missing: an empty payload is never made up.
+        Raises CorruptItem when a part is missing: it is never replaced by an empty payload.
         """
         ...
 
     def reclaim(self, lapsed: Claim, attempt: Attempt, grant: Grant) -> Claim | None:
-        """Lease a task anew whose holder let its lease lapse. `attempt` becomes history in the same
-        write.
+        """Lease a task whose holder let its lease lapse. `attempt` becomes history in the same
+        write. None when another host was faster.
         """
         ...
 
@@ -215,8 +204,8 @@ class TaskStore(Orphans, Protocol):
         fingerprint: str,
         expires_at: datetime | None,
     ) -> bool:
-        """Dead-letter a task whose lapsed lease spent the last of its budget. False when somebody
-        was faster.
+        """Dead-letter a task whose lapsed lease spent the last of its budget. False when another
+        host was faster.
         """
         ...
 
@@ -229,10 +218,10 @@ class TaskStore(Orphans, Protocol):
         due_at: datetime,
         unreached: Unreached,
     ) -> bool:
-        """Give back a task that was handed over and never adopted: no budget is spent, no attempt
+        """Release a task that was handed over and never adopted: no budget is spent, no attempt
         recorded.
 
-        False when somebody was faster, the function itself included. `grant` marks the write, and
+        False when another host, or the function itself, was faster. `grant` marks the write, and
         leases nothing.
         """
         ...
@@ -240,8 +229,8 @@ class TaskStore(Orphans, Protocol):
     # -- by the holder of a claim: LeaseLost when the token is not the present one -----------------
 
     def adopt(self, task_id: str, token: str, grant: Grant) -> Claim:
-        """Take over the claim of this token, which was handed over: under a new token, with the
-        same fence.
+        """Take over the handed-over claim of this token, under a new token and the same fencing
+        token.
         """
         ...
 
@@ -258,13 +247,13 @@ class TaskStore(Orphans, Protocol):
         now: datetime,
         expires_at: datetime | None,
     ) -> None:
-        """Succeeded: the result is stored, the attempt becomes the last of the history."""
+        """Succeeded: store the result, and the attempt as the last of the history."""
         ...
 
     def reschedule(
         self, claim: Claim, attempt: Attempt, failure: Failure, *, due_at: datetime
     ) -> None:
-        """Failed, and to be tried again at `due_at`."""
+        """Failed, and due again at `due_at`."""
         ...
 
     def dead_letter(
@@ -277,9 +266,7 @@ class TaskStore(Orphans, Protocol):
         fingerprint: str,
         expires_at: datetime | None,
     ) -> None:
-        """Failed for good. `attempt` is None where the budget was found spent before the handler
-        ran.
-        """
+        """Failed for good. `attempt` is None when the handler was not run."""
         ...
 
     def release(
@@ -290,12 +277,12 @@ class TaskStore(Orphans, Protocol):
         due_at: datetime,
         unreached: Unreached | None = None,
     ) -> None:
-        """Give the claim back: no budget is spent and no attempt recorded. The next claim learns of
-        `unreached`.
+        """Give the claim back: no budget is spent and no attempt recorded. `unreached` is kept for
+        the next claim.
         """
         ...
 
-    # -- by anybody --------------------------------------------------------------------------------
+    # -- without a claim ---------------------------------------------------------------------------
 
     def cancel(
         self, task_id: str, *, now: datetime, op_id: str, expires_at: datetime | None
@@ -309,22 +296,21 @@ class TaskStore(Orphans, Protocol):
     def redrive(
         self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int
     ) -> Task:
-        """Send a dead task back: due now, full budget, history kept. TaskConflict when it is not
-        dead since `dead_at`.
+        """Make a dead task due now, with a full budget and its history kept. Raises TaskConflict
+        when it is not dead since the entry's `dead_at`.
         """
         ...
 
     def purge(self, entry: DeadEntry, *, now: datetime, op_id: str) -> None:
-        """Remove a dead task with all it has. TaskConflict when it is not dead since `dead_at`."""
+        """Remove a dead task with all it has. Raises TaskConflict as `redrive` does."""
         ...
 
     def forget(self, reference: Reference, *, now: datetime) -> int:
         """Remove every task of a target or requester that was submitted by now, in any status, with
-        all it has.
+        all it has; their number.
 
-        The answer is how many there were. A submit that is under way meanwhile is refused with
-        TaskConflict or found by the next claim, and what is submitted later stays. Safe to repeat
-        after StoreFailed, at whatever point that was.
+        A submit that is under way meanwhile is refused with TaskConflict, or found by the next
+        claim; what is submitted later stays. Safe to repeat after StoreFailed, whenever it came.
         """
         ...
 
@@ -343,11 +329,11 @@ class TaskStore(Orphans, Protocol):
         ...
 
     def dead(self, queue: str, *, limit: int, after: Any = None) -> Page[DeadEntry]:
-        """The DLQ of a queue, oldest death first, at most `limit` entries of it; each entry that
-        stays is listed once over the pages. `next` is plain JSON data.
+        """At most `limit` entries of a queue's DLQ, oldest death first. Over all pages, each entry
+        that stays is listed once. `next` is plain JSON data.
         """
         ...
 
     def counts(self, queue: str) -> QueueCounts:
-        """How many tasks of the queue wait, run and are dead."""
+        """The numbers of the queue's tasks."""
         ...
