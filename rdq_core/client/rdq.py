@@ -237,7 +237,7 @@ class Rdq:
 
 
 def parts_of(rdq: Rdq) -> Parts:
-    """What an `Rdq` was built from: for hosts, which run tasks besides submitting them."""
+    """What an `Rdq` was built from: for hosts, which also run tasks."""
     return rdq._parts  # noqa: SLF001 - hosts need it, users of an Rdq don't
 
 

@@ -91,9 +91,7 @@ class TaskDefinition(Generic[I, O]):
         self.function = signature.function
         self._made = made
         self._signature = signature
-        self._unknown_fields: Literal["refuse", "let pass"] = (
-            "refuse" if strict_input else "let pass"
-        )
+        self._unknown_fields: Literal["refuse", "ignore"] = "refuse" if strict_input else "ignore"
         self._input = StrictJson(f"tasks.{name}.input", signature.annotation)
         self._output = StrictJson(
             f"tasks.{name}.output", Any if signature.output is None else signature.output

@@ -224,7 +224,8 @@ queues:
     dispatch: {rate_limit: 100/s, concurrency: 8}
     classification: {retryable: ["botocore.exceptions.*"], permanent: ["*.ValidationError"]}
     handlers:
-      charge-payment: {function: "payments-charge:live", invocation: sync, deliver: raw, answer: http}
+      charge-payment:
+        {function: "payments-charge:live", invocation: sync, deliver: raw, answer: http}
 """
 _CONFIGURATION: Final = parse_document(_FILE)
 _DATA: Final = {

@@ -1,10 +1,10 @@
 """What botocore's errors about an invocation mean for the task: whether the function has run.
 
-    refused: no such function, or the payload    not delivered, and never can be
-    refused otherwise: throttled, denied, ...    not delivered, try later
-    not sent                                     not delivered, try later
-    sent, and no answer within the time          an attempt: timed out, and perhaps still running
-    sent, and the answer lost                    an attempt: its outcome is unknown
+refused: no such function, or the payload    not delivered, and never can be
+refused otherwise: throttled, denied, ...    not delivered, try later
+not sent                                     not delivered, try later
+sent, and no answer within the time          an attempt: timed out, and perhaps still running
+sent, and the answer lost                    an attempt: its outcome is unknown
 """
 
 from typing import Final
