@@ -1,9 +1,9 @@
-"""The intake: what other services deliver becomes tasks. Handler `functions.intake.handler`.
+"""The intake: events of other services become tasks. Handler `functions.intake.handler`.
 
 Event: batches of an SQS queue or an SQS dead-letter queue (with `ReportBatchItemFailures`), a
 Lambda function's on-failure destination, an event that an EventBridge rule matched, or `{"submit":
-{...}}` from EventBridge Scheduler or any caller, with the fields of a task object. Scheduler may
-send an event twice: `"key": "<aws.scheduler.execution-id>"` in its input makes that one task.
+{...}}` from EventBridge Scheduler or any other caller, with the fields of a task object. Scheduler
+may send an event twice: with `"key": "<aws.scheduler.execution-id>"` in its input that is one task.
 Answer: `{"batchItemFailures": [...]}` for a batch, else `{"id", "queue", "created"}`. A single
 event that is refused raises, so that its sender's retries and destinations apply.
 
@@ -26,6 +26,6 @@ _intake = IntakeFunction(_host)
 
 
 def handler(event: Any, context: Any) -> dict[str, Any]:
-    """Store what the event brings."""
+    """Store the event's tasks."""
     with _host.invocation():
         return _intake.take(event, context.aws_request_id)

@@ -1,7 +1,6 @@
 """rdq: durable retries with a dead-letter queue, on DynamoDB and Lambda.
 
-The public names are loaded when they are first asked for, so that importing rdq costs a cold start
-nothing.
+Public names are loaded on first use, so importing rdq costs a cold start nothing.
 """
 
 import importlib

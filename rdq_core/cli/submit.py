@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from typing import Annotated, Final
 
 import typer
@@ -15,10 +14,8 @@ from rdq_core.cli.command import command
 from rdq_core.cli.connection import parts
 from rdq_core.cli.failures import CONFLICT, WRONG_USE, Misuse, exit_code, tell
 from rdq_core.cli.screen import Screen, counted
-from rdq_core.domain.task import DEFAULT_CONTENT_TYPE, Status
-from rdq_core.domain.units import parse_duration
-from rdq_core.engine.ports import Clock
-from rdq_core.engine.submit import Draft, Submitter
+from rdq_core.domain.task import Status
+from rdq_core.engine.submit import Draft, Submitter, due_at
 from rdq_core.errors import InputInvalid, QueueNotFound, RdqError, TaskNotFound
 from rdq_core.handlers.decoding import read_json
 from rdq_core.handlers.encoding import JSON
@@ -38,8 +35,8 @@ Examples:
   rdq submit -q billing -H charge --payloads orders.jsonl
   rdq submit --tasks tasks.jsonl
 
-A line of tasks.jsonl; instead of payload_json it may have payload_text, or payload in base64, and beside them key,
-delay, run_at, headers and the task's other fields:
+A line of tasks.jsonl is a task object. Instead of payload_json it may have payload_text, or payload
+in base64; its other fields are the options of this command and those of `rdq task get`:
 
 \b
   {"queue": "billing", "handler_ref": "charge", "payload_json": {"n": 17}}
@@ -58,41 +55,45 @@ def submit(
     handler: Annotated[str | None, typer.Option("--handler", "-H", help="The handler ref.")] = None,
     payload: Annotated[
         str | None,
-        typer.Option(
-            help="The payload as text; - is standard input. JSON is text too, unless --content-type says it."
-        ),
+        typer.Option(help="The payload as text; - is standard input. For JSON add --content-type."),
     ] = None,
     payload_file: Annotated[str | None, typer.Option(help="A file that is the payload.")] = None,
     payloads: Annotated[
-        str | None, typer.Option(help="A file with a payload a line, its bytes as they stand.")
+        str | None, typer.Option(help="A file with one payload a line, byte for byte.")
     ] = None,
-    tasks: Annotated[str | None, typer.Option(help="A file with a task object a line.")] = None,
-    atomic: Annotated[bool, typer.Option("--atomic", help="Submit none if one is bad.")] = False,
+    tasks: Annotated[str | None, typer.Option(help="A file with one task object a line.")] = None,
+    atomic: Annotated[
+        bool, typer.Option("--atomic", help="Submit none if one is refused.")
+    ] = False,
     task_id: Annotated[str | None, typer.Option("--id", help="The task's id, a ULID.")] = None,
     key: Annotated[
         str | None, typer.Option(help="A business key: the same key submits once.")
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE; may be given again.")
+        list[str] | None, typer.Option(help="NAME=VALUE; repeat it for more headers.")
     ] = None,
     content_type: Annotated[
-        str | None, typer.Option(help="What the payload is, such as application/json.")
+        str | None, typer.Option(help="The payload's media type, such as application/json.")
     ] = None,
     handler_version: Annotated[
-        str | None, typer.Option(help="Pin the task to this version.")
+        str | None, typer.Option(help="Run the task only by handlers of this version.")
     ] = None,
     run_at: Annotated[
-        str | None, typer.Option(help="When it is due, RFC 3339 with a zone.")
+        str | None, typer.Option(help="When the task is due, RFC 3339 with a zone.")
     ] = None,
     delay: Annotated[
-        str | None, typer.Option(help="How long until it is due: 30s, 10m, 24h.")
+        str | None, typer.Option(help="How long until the task is due: 30s, 10m, 24h.")
     ] = None,
     concurrency_key: Annotated[
         str | None, typer.Option(help="Tasks of one key run one after the other.")
     ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="What the task is about, such as order:88213.")
+    ] = None,
+    requested_by: Annotated[str | None, typer.Option(help="Who asked for the task.")] = None,
     wait: Annotated[
         bool,
-        typer.Option("--wait", help="Wait for the one task's end; exit code 0 if it succeeds."),
+        typer.Option("--wait", help="Wait until the task has ended; exit code 0 if it succeeded."),
     ] = False,
 ) -> int | None:
     """Submit a task, or one for each line of a file.
@@ -105,36 +106,42 @@ def submit(
         queue=_name(queue, "queue", "-q", source),
         handler_ref=_name(handler, "handler", "-H", source),
         payload=b"",
-        content_type=content_type or (_TEXT if source == "payload" else DEFAULT_CONTENT_TYPE),
-        id=task_id,
-        key=key,
-        headers=headers(header or ()),
-        handler_version=handler_version,
-        run_at=_run_at(run_at, delay, found.clock),
-        concurrency_key=concurrency_key,
+        options={
+            "id": task_id,
+            "key": key,
+            "headers": headers(header or ()),
+            "content_type": content_type or (_TEXT if source == "payload" else None),
+            "handler_version": handler_version,
+            "run_at": moment(run_at, "run_at"),
+            "delay": delay,
+            "concurrency_key": concurrency_key,
+            "target": target,
+            "requested_by": requested_by,
+        },
     )
     submitter = found.submitter()
     if source in ("payload", "payload_file"):
         with _naming_a_queue():
-            draft = _as_said(_one(template, payload, payload_file))
+            draft = _check_json(_with_payload(template, payload, payload_file))
             return _submit_one(screen, submitter, draft, found if wait else None)
     if task_id is not None or key is not None or wait:
         raise Misuse("--id, --key and --wait are for one task, and this is a file of many")
     with opened(payloads or tasks or "-", source) as stream:
         if source == "payloads":
-            with _naming_a_queue():  # what is wrong with every line is told once
+            with _naming_a_queue():  # reports once what is wrong with every line
                 submitter.check(template)
             lines: Iterable[Line] = payload_lines(stream, template)
         else:
-            lines = task_lines(stream, template, clock=found.clock)
+            due_at(template.options, found.clock.now())  # reports a wrong time once, not by line
+            lines = task_lines(stream, template)
         with _progress() as on_progress:
             report = BulkSubmitter(submitter).submit(lines, atomic=atomic, on_progress=on_progress)
-    screen.show(submit_view(report), lambda: _tell(screen, report, template.queue))
-    return _ended(report, atomic=atomic, as_json=not screen.is_for_people)
+    screen.show(submit_view(report), lambda: _show(screen, report, template.queue))
+    return _exit_code(report, atomic=atomic, as_json=not screen.is_for_people)
 
 
 def _the_source(**sources: str | None) -> str:
-    """Which of the options that give payloads was given. Without one, or with two, it is a misuse."""
+    """The name of the one payload option that was given. Raises Misuse for none and for two."""
     given = [name for name, value in sources.items() if value is not None]
     if len(given) != 1:
         options = ", ".join("--" + name.replace("_", "-") for name in given or sources)
@@ -152,18 +159,7 @@ def _name(value: str | None, field: str, option: str, source: str) -> str:
     return value or ""
 
 
-def _run_at(run_at: str | None, delay: str | None, clock: Clock) -> datetime | None:
-    if delay is None:
-        return moment(run_at, "run_at")
-    if run_at is not None:
-        raise InputInvalid("delay", "excludes run_at: give one of them")
-    try:
-        return clock.now() + parse_duration(delay)
-    except ValueError as problem:
-        raise InputInvalid("delay", str(problem)) from None
-
-
-def _one(template: Draft, payload: str | None, payload_file: str | None) -> Draft:
+def _with_payload(template: Draft, payload: str | None, payload_file: str | None) -> Draft:
     if payload is None or payload == "-":
         return replace(template, payload=content(payload_file or "-", "payload_file"))
     try:
@@ -172,16 +168,16 @@ def _one(template: Draft, payload: str | None, payload_file: str | None) -> Draf
         raise InputInvalid("payload", "is not UTF-8; use --payload-file for bytes") from None
 
 
-def _as_said(draft: Draft) -> Draft:
-    """The draft, whose payload is JSON if its content type says so: a shell's quotes are easily
-    lost.
+def _check_json(draft: Draft) -> Draft:
+    """The draft. Raises InputInvalid if its content type is JSON and its payload isn't: a shell
+    easily removes the quotes.
     """
-    if draft.content_type.partition(";")[0].strip() == JSON:
+    if (draft.options.get("content_type") or "").partition(";")[0].strip() == JSON:
         try:
             read_json(draft.payload)
         except ValueError as problem:
             raise InputInvalid(
-                "payload", str(problem), hint="quote it, or say another --content-type"
+                "payload", str(problem), hint="quote it, or give another --content-type"
             ) from None
     return draft
 
@@ -191,12 +187,12 @@ def _submit_one(
 ) -> int | None:
     submission = submitter.submit(draft)
     report = BulkReport(submitted=[Submitted(submission.task.id, submission.created, None)])
-    screen.show(submit_view(report), lambda: _tell(screen, report, draft.queue))
+    screen.show(submit_view(report), lambda: _show(screen, report, draft.queue))
     return None if waits_on is None else _wait(screen, waits_on, submission.task.id)
 
 
 def _wait(screen: Screen, found: Parts, task_id: str) -> int | None:
-    """Until the task has ended, however it does. Interrupting the wait leaves the task as it is."""
+    """Wait until the task has ended. Interrupting the wait doesn't affect the task."""
     sys.stdout.flush()
     never = threading.Event()
     while True:
@@ -213,9 +209,7 @@ def _wait(screen: Screen, found: Parts, task_id: str) -> int | None:
 
 @contextmanager
 def _naming_a_queue() -> Iterator[None]:
-    """A queue that isn't configured is wrong use here: nobody has asked for it, they have given it
-    work.
-    """
+    """Report a queue that isn't configured as wrong use: the caller has named it in an option."""
     try:
         yield
     except QueueNotFound as unknown:
@@ -224,7 +218,7 @@ def _naming_a_queue() -> Iterator[None]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int], None] | None]:
-    """A running count on standard error, where a terminal is."""
+    """A running count on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -237,9 +231,9 @@ def _progress() -> Iterator[Callable[[int], None] | None]:
         yield lambda done: progress.update(bar, completed=done)
 
 
-def _tell(screen: Screen, report: BulkReport, queue: str) -> None:
+def _show(screen: Screen, report: BulkReport, queue: str) -> None:
     if report.submitted or not report.rejected:
-        screen.line(_stored(report, queue))
+        screen.line(_summary(report, queue))
     if report.rejected:
         screen.line(
             f"refused {counted(len(report.rejected), 'line')}, of which nothing was stored:"
@@ -256,15 +250,15 @@ def _tell(screen: Screen, report: BulkReport, queue: str) -> None:
         screen.next(f"rdq task get {report.submitted[0].id}")
 
 
-def _stored(report: BulkReport, queue: str) -> str:
-    """What is new, and what a key or an id has found."""
+def _summary(report: BulkReport, queue: str) -> str:
+    """The numbers of tasks that are new and of those already stored under their key or id."""
     there = sum(not each.created for each in report.submitted)
     new = len(report.submitted) - there
-    told = f"submitted {counted(new, 'task')}{f' to {queue}' if queue else ''}"
+    submitted = f"submitted {counted(new, 'task')}{f' to {queue}' if queue else ''}"
     if not there:
-        return told
+        return submitted
     found = "already there" if len(report.submitted) == 1 else f"{there:,} already there"
-    return f"{told}; {found}, unchanged" if new else f"{found}, nothing submitted"
+    return f"{submitted}; {found}, unchanged" if new else f"{found}, nothing submitted"
 
 
 def _lines_of(report: BulkReport) -> Iterator[int | None]:
@@ -272,7 +266,7 @@ def _lines_of(report: BulkReport) -> Iterator[int | None]:
     yield from (each.line for each in report.rejected)
 
 
-def _ended(report: BulkReport, *, atomic: bool, as_json: bool) -> int | None:
+def _exit_code(report: BulkReport, *, atomic: bool, as_json: bool) -> int | None:
     if (failed := report.stopped_by) is not None:
         last = max(line or 0 for line in _lines_of(report))
         message = f"{failed.message}; lines after line {last} were not submitted"

@@ -3,12 +3,12 @@
     call ── returns ────────────────────────────────► Done(value)      no request, no sleep
       │
       └─ raises ─ not in `on`, or permanent ────────► raised
-               ─ in a delivery of rdq's ────────────► raised: the task is being tried already
+               ─ called by an rdq handler ──────────► raised: the task is being tried already
                ─ tries left, time left ─ wait ─► call
-               ─ else ─ submit ── stored ───────────► Deferred(id)     the failures are its first attempts
+               ─ else ─ submit ── stored ───────────► Deferred(id), the failures its first attempts
                                ── fails ────────────► raised
 
-The invariant: nobody is told success, or Deferred, for work that is neither done nor kept.
+The invariant: Done and Deferred are returned only for work that is done, or stored.
 """
 
 import functools
@@ -17,8 +17,9 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
+from rdq_core.client.rdq import draft_of
 from rdq_core.config.settings import ClassificationRules
 from rdq_core.domain import limits
 from rdq_core.domain.attempt import Attempt, Outcome
@@ -28,10 +29,10 @@ from rdq_core.domain.guarded import Deferred, Done
 from rdq_core.domain.task import Status
 from rdq_core.domain.units import parse_duration
 from rdq_core.engine.context import current_delivery
-from rdq_core.engine.ports import Clock, Jitter, Sleeper, Submission
+from rdq_core.engine.submit import Draft
 from rdq_core.errors import ConfigInvalid, RdqError, StoreFailed
-from rdq_core.handlers.new_task import NewTask, encoded
 from rdq_core.runtime.invocation import find_lambda_context, is_delivery, remaining_of, worker_name
+from rdq_core.runtime.wiring import Parts
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,37 +40,15 @@ R = TypeVar("R")
 _LONGEST_WAIT: Final = timedelta(seconds=30)
 _TIME_TO_SUBMIT: Final = timedelta(seconds=2)
 _CONTEXTS: Final = ("ctx", "context")
-_NOT_COMING: Final = (Status.IN_FLIGHT, Status.DEAD, Status.CANCELLED)
-"""States of a task with our id, stored by somebody else, in which it won't do the call that has
-failed just now.
+_VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_WILL_NOT_RUN: Final = (Status.IN_FLIGHT, Status.DEAD, Status.CANCELLED)
+"""Statuses in which an existing task with our id won't do the call that has just failed: it is
+running now, perhaps above this very call, or it has ended without success.
 """
 
 
-class Keeper(Protocol):
-    """What a guard needs of its `Rdq`."""
-
-    def keep(self, task: NewTask, attempts: tuple[Attempt, ...]) -> Submission:
-        """Store the task with the failures that it has had."""
-        ...
-
-    def rules(
-        self, queue: str
-    ) -> tuple[ClassificationRules, Mapping[type[BaseException], Outcome]]:
-        """How failures are classified: the queue's globs and the classes decided in code."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """Time and chance."""
-
-    clock: Clock
-    jitter: Jitter
-    sleeper: Sleeper
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class GuardPolicy:
     """When a guard gives a call to rdq, and as which task. See `Rdq.guard`."""
 
     queue: str
@@ -81,7 +60,7 @@ class Policy:
     payload: Callable[..., object] | None
 
 
-def policy_of(
+def guard_policy(
     queue: str,
     handler_ref: str,
     *,
@@ -90,14 +69,14 @@ def policy_of(
     backoff: str | timedelta,
     key: Callable[..., str] | None,
     payload: Callable[..., object] | None,
-) -> Policy:
-    """The policy of these arguments. InputInvalid and ConfigInvalid name what is wrong with them."""
+) -> GuardPolicy:
+    """The policy of these arguments. Raises InputInvalid or ConfigInvalid naming a wrong one."""
     classes = on if isinstance(on, tuple) else (on,)
     if not classes or not all(
         isinstance(cls, type) and issubclass(cls, Exception) for cls in classes
     ):
         raise ConfigInvalid(
-            "guard.on", "must be exception classes: those that are worth a later attempt"
+            "guard.on", "must be the exception classes for which a later attempt may succeed"
         )
     least, most = limits.MAX_ATTEMPTS_RANGE
     if not least <= max_attempts <= most:
@@ -116,7 +95,7 @@ def policy_of(
         initial = parse_duration(backoff)
     except ValueError as problem:
         raise ConfigInvalid("guard.backoff", str(problem)) from None
-    return Policy(
+    return GuardPolicy(
         queue=limits.check_name("queue", queue),
         handler_ref=limits.check_name("handler_ref", handler_ref),
         on=classes,
@@ -128,15 +107,19 @@ def policy_of(
 
 
 class Guard:
-    """The decorator that `Rdq.guard` answers."""
+    """The decorator that `Rdq.guard` returns. `classes` are the exception classes that the
+    application's registry classifies.
+    """
 
-    def __init__(self, policy: Policy, keeper: Keeper, world: World) -> None:
+    def __init__(
+        self, policy: GuardPolicy, parts: Parts, classes: Mapping[type[BaseException], Outcome]
+    ) -> None:
         self._policy = policy
-        self._keeper = keeper
-        self._world = world
+        self._parts = parts
+        self._classes = classes
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, Done[R] | Deferred]:
-        """The guarded function. It answers Done or Deferred, so that nobody takes one for the
+        """The guarded function. It returns Done or Deferred, so a caller can't mistake one for the
         other.
         """
         if inspect.iscoroutinefunction(function):
@@ -150,40 +133,39 @@ class Guard:
         def guarded(*args: P.args, **kwargs: P.kwargs) -> Done[R] | Deferred:
             if current_delivery() is not None:
                 return Done(function(*args, **kwargs))
-            # Before the call, which may change its argument; and what can't be kept is no surprise
-            # at the first outage.
-            task = self._task(payload_of(*args, **kwargs), args, kwargs)
-            run = _Run(self._policy, self._keeper, self._world, (*args, *kwargs.values()))
-            return run.to_end(functools.partial(function, *args, **kwargs), task)
+            # The draft is made before the call, for two reasons: the call may change its argument,
+            # and an argument that can't be stored must fail now and not in the first outage.
+            draft = self._draft(payload_of(*args, **kwargs), args, kwargs)
+            call = _GuardedCall(self._policy, self._parts, self._classes, (*args, *kwargs.values()))
+            return call.run(functools.partial(function, *args, **kwargs), draft)
 
         return guarded
 
-    def _task(self, payload: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewTask:
+    def _draft(self, payload: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Draft:
         policy = self._policy
-        content, content_type = encoded(payload)
         key = None if policy.key is None else limits.check_text("key", policy.key(*args, **kwargs))
-        return NewTask(
-            policy.queue, policy.handler_ref, content, content_type=content_type, key=key
-        )
+        return draft_of(policy.queue, policy.handler_ref, payload, {"key": key})
 
 
-class _Run:
-    """One guarded call."""
+class _GuardedCall:
+    """One call of a guarded function, with the failures that it has had so far."""
 
     def __init__(
-        self, policy: Policy, keeper: Keeper, world: World, arguments: tuple[object, ...]
+        self,
+        policy: GuardPolicy,
+        parts: Parts,
+        classes: Mapping[type[BaseException], Outcome],
+        arguments: tuple[object, ...],
     ) -> None:
         self._policy = policy
-        self._keeper = keeper
-        self._clock = world.clock
-        self._jitter = world.jitter
-        self._sleeper = world.sleeper
+        self._parts = parts
+        self._classes = classes
         self._arguments = arguments
         self._failures: list[Attempt] = []
 
-    def to_end(self, call: Callable[[], R], task: NewTask) -> Done[R] | Deferred:
+    def run(self, call: Callable[[], R], draft: Draft) -> Done[R] | Deferred:
         while True:
-            started_at = self._clock.now()
+            started_at = self._parts.clock.now()
             try:
                 return Done(call())
             except self._policy.on as failure:
@@ -194,45 +176,43 @@ class _Run:
             verdict = self._verdict(error)
             if verdict.outcome is not Outcome.RETRYABLE_FAILURE:
                 raise error
-            self._note(verdict, started_at, context)
-            if not self._waits_for_another_try(verdict, context):
-                return self._defer(error, task, verdict)
+            self._record(verdict, started_at, context)
+            if not self._waits_for_next_try(verdict, context):
+                return self._defer(error, draft, verdict)
 
     def _verdict(self, error: Exception) -> ClassifiedOutcome:
         try:
-            globs, classes = self._keeper.rules(self._policy.queue)
-        except (
-            StoreFailed
-        ):  # then the submit will fail too, and say so; this call may still succeed without rdq
-            globs, classes = ClassificationRules(), {}
-        except RdqError as refused:
-            raise refused from error
-        rules = Rules(classes=classes, permanent=globs.permanent, retryable=globs.retryable)
-        return classify(Raised(error), rules, now=self._clock.now())
+            globs = self._parts.queues.for_submits(self._policy.queue).classification
+        except StoreFailed:
+            # The submit will fail as well and raise this error; until then the call may still
+            # succeed in this process.
+            globs = ClassificationRules()
+        except RdqError as refusal:
+            raise refusal from error
+        rules = Rules(classes=self._classes, permanent=globs.permanent, retryable=globs.retryable)
+        return classify(Raised(error), rules, now=self._parts.clock.now())
 
-    def _note(
-        self, verdict: ClassifiedOutcome, started_at: datetime, context: object | None
-    ) -> None:
+    def _record(self, verdict: ClassifiedOutcome, started_at: datetime, context: object | None) -> None:
         self._failures.append(
             Attempt(
                 attempt_no=len(self._failures) + 1,
                 started_at=started_at,
-                finished_at=self._clock.now(),
+                finished_at=self._parts.clock.now(),
                 outcome=verdict.outcome,
                 error=verdict.error,
                 worker=worker_name(context),
             )
         )
 
-    def _waits_for_another_try(self, verdict: ClassifiedOutcome, context: object | None) -> bool:
-        """Wait for the next try in this process; False, at once, when there is none."""
+    def _waits_for_next_try(self, verdict: ClassifiedOutcome, context: object | None) -> bool:
+        """Wait, and return True, when there is another try in this process; else return False."""
         if len(self._failures) >= self._policy.max_attempts or verdict.not_before is not None:
             return False
-        wait = delay(self._policy.backoff, len(self._failures), self._jitter.fraction())
+        wait = delay(self._policy.backoff, len(self._failures), self._parts.jitter.fraction())
         remaining = remaining_of(context)
         if remaining is not None and remaining < wait + self._longest_try() + _TIME_TO_SUBMIT:
             return False
-        self._sleeper.wait(threading.Event(), wait / timedelta(seconds=1))
+        self._parts.idle.wait(threading.Event(), wait / timedelta(seconds=1))
         return True
 
     def _longest_try(self) -> timedelta:
@@ -241,32 +221,32 @@ class _Run:
             for attempt in self._failures
         )
 
-    def _defer(self, error: Exception, task: NewTask, verdict: ClassifiedOutcome) -> Deferred:
+    def _defer(self, error: Exception, draft: Draft, verdict: ClassifiedOutcome) -> Deferred:
+        draft = replace(
+            draft,
+            options={**draft.options, "run_at": verdict.not_before},
+            attempts=tuple(self._failures),
+        )
         try:
-            submission = self._keeper.keep(
-                _not_before(task, verdict.not_before), tuple(self._failures)
-            )
-        except RdqError as refused:
-            raise refused from error
-        if not submission.created and submission.task.status in _NOT_COMING:
+            submission = self._parts.submitter().submit(draft)
+        except RdqError as refusal:
+            raise refusal from error
+        if not submission.created and submission.task.status in _WILL_NOT_RUN:
             raise error
         return Deferred(submission.task.id)
 
 
-def _not_before(task: NewTask, moment: datetime | None) -> NewTask:
-    return task if moment is None else replace(task, run_at=moment)
-
-
 def _sole_argument(function: Callable[..., Any], ref: str) -> Callable[..., object]:
-    """How to get the one argument of a call, which is then the task's payload. ConfigInvalid when
-    there are more.
+    """A function that returns the one argument of a call, which is the task's payload.
+
+    Raises ConfigInvalid for a function with more arguments than that.
     """
     signature = inspect.signature(function)
     names = [name for name in signature.parameters if name not in _CONTEXTS]
-    if len(names) != 1 or signature.parameters[names[0]].kind in _MANY:
+    if len(names) != 1 or signature.parameters[names[0]].kind in _VARIADIC:
         raise ConfigInvalid(
             f"guard.{ref}",
-            f"takes {signature}, so payload= must say what a task of it keeps",
+            f"takes {signature}, so payload= must return what the task stores",
             hint="payload=lambda ...",
         )
 
@@ -276,6 +256,3 @@ def _sole_argument(function: Callable[..., Any], ref: str) -> Callable[..., obje
         return bound.arguments[names[0]]
 
     return sole_argument
-
-
-_MANY: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

@@ -1,10 +1,10 @@
-"""`lambda_handler`: a function of the application as the handler of tasks that a sweeper sends it.
+"""`lambda_handler`: an application's Lambda function as the handler of tasks.
 
-    sync     the whole task comes in, and an explicit outcome goes back: the sweeper keeps the lease, and settles
-    async    a claim's reference comes in: adopted, kept alive, run and settled here
+    delivery     the event has the whole task; the answer has the outcome; the sweeper settles it
+    hand-over    the event has a claim; this function adopts it, keeps the lease and settles it
 
-The invariant: what was reported is what happened. A handler that ignores the end of its time is
-reported as timed out, and the process ends, so that nothing of it goes on in a later invocation.
+The invariant: the reported outcome is what happened. When a handler ignores the end of its time, a
+timeout is reported and the process ends, so that it can't continue in a later invocation.
 """
 
 import base64
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from rdq_core.client.rdq import Rdq
+from rdq_core.client.rdq import Rdq, parts_of
 from rdq_core.config.settings import QueueSettings
 from rdq_core.domain.attempt import AttemptError, Outcome
 from rdq_core.domain.classification import ClassifiedOutcome
@@ -30,14 +30,7 @@ from rdq_core.engine.routing import Router
 from rdq_core.engine.run import Runner, RunParts, RunResult
 from rdq_core.engine.stopping import Stop
 from rdq_core.errors import InputInvalid, LeaseLost, NotRegistered
-from rdq_core.handlers.aws_lambda.envelope import (
-    NAME,
-    Delivery,
-    Reference,
-    delivery_in,
-    reference_in,
-    told_by,
-)
+from rdq_core.handlers.aws_lambda.handler_events import NAME, Delivery, HandOver, read_event
 from rdq_core.handlers.decoding import read_json
 from rdq_core.handlers.encoding import JSON
 from rdq_core.handlers.registry import Registry
@@ -48,9 +41,9 @@ from rdq_core.runtime.wiring import Parts
 from rdq_core.stores.dynamodb.clock import StorageClock
 
 MARGIN: Final = timedelta(seconds=2)
-"""What is kept of the invocation's time for telling its outcome."""
-_FAREWELL: Final = 1.0
-"""How many seconds a handler that was cancelled has to heed it."""
+"""The part of the invocation's time that is reserved for reporting the outcome."""
+_SECONDS_TO_STOP: Final = 1.0
+"""How long a cancelled handler may take to stop before the process is ended."""
 
 LambdaEntry = Callable[[Any, Any], dict[str, Any]]
 
@@ -65,16 +58,16 @@ def lambda_handler(
     machine: Clock | None = None,
     end_process: Callable[[int], object] = os._exit,
 ) -> LambdaEntry:
-    """A Lambda handler that runs `function` for the tasks which the queue's `handlers` send it.
+    """A Lambda handler that runs `function` for tasks whose queue names it in `handlers`.
 
-    For `deliver: envelope` and for `invocation: async`. `function`, `version` and `outcome` are as
-    `Registry.register` takes them; a typed task brings its own. What it returns or raises is told
-    to the sweeper or, handed over, written by this function, which then needs the sweeper's rights
-    on the tables. An event that isn't rdq's raises InputInvalid: a function that has other callers
-    too is better called `raw`.
+    It serves `deliver: envelope` and `invocation: async`. `function`, `version` and `outcome` are
+    those of `Registry.register`; a typed task has its own. With `envelope` the answer reports the
+    outcome to the sweeper. With `async` this function writes it, and needs the sweeper's rights on
+    the tables. An event that isn't rdq's raises InputInvalid: use `deliver: raw` for a function
+    that has other callers too.
 
-    `machine` counts the time of synchronous calls, and `end_process` ends a process in which a
-    handler goes on that ignored the end of its time; both are for tests.
+    `machine` is the clock of synchronous calls, and `end_process` ends a process whose handler
+    ignored the end of its time; both are for tests.
     """
     registry = Registry()
     if isinstance(function, TaskDefinition):
@@ -84,13 +77,13 @@ def lambda_handler(
     handler = registry.find(ref)
     if handler is None:
         raise NotRegistered(
-            f"the typed task given as {ref!r} has another name", hint="give its own name as ref"
+            f"the typed task given as {ref!r} has another name", hint="pass its own name as ref"
         )
-    return _Entry(rdq.parts, registry, handler, machine or SystemClock(), end_process)
+    return _Entry(parts_of(rdq), registry, handler, machine or SystemClock(), end_process)
 
 
 class _Entry:
-    """What Lambda calls."""
+    """The callable that `lambda_handler` returns."""
 
     def __init__(
         self,
@@ -107,40 +100,37 @@ class _Entry:
         self._end_process = end_process
 
     def __call__(self, event: Any, context: Any) -> dict[str, Any]:
-        """Run what the event brings. Raises InputInvalid for an event that isn't rdq's, and
-        StoreFailed.
-        """
-        told = told_by(event)
-        if told is None:
+        """Run the event's task. Raises InputInvalid for an event that isn't rdq's; StoreFailed."""
+        message = read_event(event)
+        if message is None:
             raise InputInvalid(
                 "event",
                 "is not rdq's",
                 hint="deliver: envelope, or invocation: async, in the queue's handlers",
             )
-        if "claim" in told:
-            return self._adopt(reference_in(told), context)
-        return self._answer(delivery_in(told), context)
+        if isinstance(message, HandOver):
+            return self._adopt(message, context)
+        return self._answer(message, context)
 
     # -- async -------------------------------------------------------------------------------------
 
-    def _adopt(self, reference: Reference, context: Any) -> dict[str, Any]:
+    def _adopt(self, hand_over: HandOver, context: Any) -> dict[str, Any]:
         parts = self._parts
         settings = parts.queues.settings(
-            reference.queue, definition=self._handler.definition or None
+            hand_over.queue, definition=self._handler.definition or None
         )
         if isinstance(parts.clock, StorageClock):
-            parts.clock.forget()  # the process may have been frozen since it learnt the time
+            parts.clock.forget()  # Lambda may have frozen the process since the clock was last set
         now = parts.clock.now()
         grant = Grant(
             token=parts.ids.token(), now=now, lease_expires_at=now + settings.execution.lease
         )
         try:
-            claim = parts.store.adopt(reference.task_id, reference.token, grant)
-        except (
-            LeaseLost
-        ):  # delivered twice, or so late that somebody took it back: it is no longer ours to run
+            claim = parts.store.adopt(hand_over.task_id, hand_over.token, grant)
+        except LeaseLost:
+            # The event came twice, or so late that a sweeper has taken the claim back.
             return {NAME: {"adopted": False}}
-        gone, stop = threading.Event(), Stop()
+        stopped, stop = threading.Event(), Stop()
         resolver = Resolver(
             parts.store,
             clock=parts.clock,
@@ -149,14 +139,14 @@ class _Entry:
             worker=worker_name(context),
         )
         runner = self._runner(parts.store, parts.clock, resolver)
-        resolution = runner.run(claim, _within(settings, context), stop, on_handler_end=gone.set)
-        self._leave_nothing_behind(gone)
+        resolution = runner.run(claim, _within(settings, context), stop, on_handler_end=stopped.set)
+        self._end_with_handler(stopped)
         return {NAME: {"adopted": True, "resolution": str(resolution)}}
 
     # -- sync --------------------------------------------------------------------------------------
 
     def _answer(self, delivery: Delivery, context: Any) -> dict[str, Any]:
-        task, now, gone = delivery.task, self._machine.now(), threading.Event()
+        task, now, stopped = delivery.task, self._machine.now(), threading.Event()
         claim = Claim(
             task=task,
             token="",
@@ -167,9 +157,9 @@ class _Entry:
         )
         settings = _within(_settings_until(task.queue, delivery.deadline - now), context)
         runner = self._runner(_Delivered(), self._machine, None)
-        ended = runner.execute(claim, settings, Stop(), on_handler_end=gone.set)
-        self._leave_nothing_behind(gone)
-        return {NAME: _told(ended, self._machine.now())}
+        ended = runner.execute(claim, settings, Stop(), on_handler_end=stopped.set)
+        self._end_with_handler(stopped)
+        return {NAME: _outcome(ended, self._machine.now())}
 
     def _runner(self, store: Any, clock: Clock, resolver: Resolver | None) -> Runner:
         parts = self._parts
@@ -187,20 +177,23 @@ class _Entry:
             )
         )
 
-    def _leave_nothing_behind(self, gone: threading.Event) -> None:
-        if not self._parts.busy.wait(gone, _FAREWELL):
+    def _end_with_handler(self, stopped: threading.Event) -> None:
+        """End the process if the handler doesn't stop: frozen, it would run on in a later
+        invocation.
+        """
+        if not self._parts.busy.wait(stopped, _SECONDS_TO_STOP):
             self._end_process(1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Delivered:
-    """The store of a task that came whole, and whose lease somebody else keeps."""
+    """The store of a delivered task: the event has the task, and the sweeper keeps the lease."""
 
     def load(self, claim: Claim) -> Task:
         return claim.task
 
     def heartbeat(self, claim: Claim, lease_expires_at: datetime) -> None:
-        """The sweeper that is waiting for the answer keeps the lease."""
+        """Nothing to do: the sweeper that waits for the answer keeps the lease."""
 
 
 def _settings_until(queue: str, time: timedelta) -> QueueSettings:
@@ -211,7 +204,7 @@ def _settings_until(queue: str, time: timedelta) -> QueueSettings:
 
 
 def _within(settings: QueueSettings, context: Any) -> QueueSettings:
-    """The settings with no more time for the handler than the invocation has left."""
+    """The settings, with the handler's time cut to what is left of the invocation's."""
     remaining = remaining_of(context)
     if remaining is None:
         return settings
@@ -219,27 +212,26 @@ def _within(settings: QueueSettings, context: Any) -> QueueSettings:
     return replace(settings, execution=replace(settings.execution, handler_timeout=timeout))
 
 
-# -- what is answered ------------------------------------------------------------------------------
+# -- the answer ------------------------------------------------------------------------------------
 
 
-def _told(ended: RunResult, now: datetime) -> dict[str, Any]:
+def _outcome(ended: RunResult, now: datetime) -> dict[str, Any]:
     verdict = ended.classified
-    if verdict is None:  # asked to stop before it had begun: as good as not run
+    if verdict is None:  # asked to stop before the handler began: the same as not run
         return {"error": {"type": "rdq.Unavailable", "message": "the function was ending"}}
     if verdict.error is None:
         return {"outcome": str(Outcome.SUCCESS), **_result(ended.result)}
-    told: dict[str, Any] = {"error": _error(verdict.error, verdict)}
-    if (
-        verdict.rule != "default"
-    ):  # what no rule of this function decides is left to the queue's own
-        told["outcome"] = str(verdict.outcome)
+    answer: dict[str, Any] = {"error": _error(verdict.error, verdict)}
+    # Without an outcome the queue's own rules decide: no rule of this function has.
+    if verdict.rule != "default":
+        answer["outcome"] = str(verdict.outcome)
     if verdict.not_before is not None:
-        told["retry_after_ms"] = max(span_millis(verdict.not_before - now), 0)
-    return told
+        answer["retry_after_ms"] = max(span_millis(verdict.not_before - now), 0)
+    return answer
 
 
 def _error(error: AttemptError, verdict: ClassifiedOutcome) -> dict[str, Any]:
-    told = {
+    fields = {
         "type": error.type,
         "message": error.message,
         "code": error.code,
@@ -247,7 +239,7 @@ def _error(error: AttemptError, verdict: ClassifiedOutcome) -> dict[str, Any]:
         "stack": error.stack,
         "fingerprint": verdict.fingerprint,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _result(result: Result) -> dict[str, Any]:

@@ -1,14 +1,14 @@
-"""An outbox in the application's own DynamoDB table, for submits that can't be part of the
-application's transaction.
+"""An outbox in the application's own DynamoDB table: for writes that can't be in one transaction
+with their submit.
 
     application    one write: the record, marked `pending` ───────┐
     application    submit(rdq, record): a task, then the mark ────┤ a crash in between loses neither
     reconciler     repair(rdq): whatever is still pending ────────┘
 
-The mark is the partition key of a sparse index, its values are key ranges of their own: `pending`
-records are found by one query, and each one that was looked at is moved on by a compare-and-set.
-The invariant: a record leaves `pending` only after its task is stored or was refused for good, and
-a record that somebody has changed since it was read stays.
+The mark is the partition key of a sparse index: one query finds the `pending` records, and a
+conditional update changes the mark of each one that was submitted or refused. The invariant: a
+record leaves `pending` only after its task was stored or refused for good, and a record that has
+changed since it was read stays.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from rdq_core.errors import ConfigInvalid, InputInvalid, StoreFailed, TaskConfli
 from rdq_core.handlers.new_task import NewTask
 
 Record = Mapping[str, Any]
-"""A record as the client gives it: `{"order_id": {"S": "17"}, ...}`."""
+"""A record as the low-level client returns it: `{"order_id": {"S": "17"}, ...}`."""
 
 _REFUSED: Final = (InputInvalid, TaskConflict)
 _MOST: Final = 1000
@@ -35,10 +35,10 @@ _CLAUSES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class OutboxReport:
-    """What one repair did, record by record.
+    """The number of records that one repair has dealt with, by what it did.
 
-    `overtaken` ones were moved on, or changed, by another host or the application meanwhile. `kept`
-    ones met an error and are still pending.
+    `overtaken` records were marked or changed by another host or the application in the meantime.
+    `kept` ones raised an error and are still pending.
     """
 
     submitted: int = 0
@@ -54,9 +54,8 @@ class Outbox:
     `client` is a low-level DynamoDB client of the application's own. `index` has `mark` as its
     partition key and `order` as its sort key, both text; records without `mark` are not in it, and
     it projects what `task_of` reads. `primary_key` names the table's own key attributes. `task_of`
-    makes the task of a record, with a `key` or `id`: one that is met twice must not become two. A
-    repair looks at the records in the half-open range from `start` to `before` of `order`, the
-    first `limit` of them.
+    returns the task of a record, with a `key` or `id`, so that a record read twice is one task. A
+    repair reads the first `limit` records whose `order` is at least `start` and below `before`.
     """
 
     client: Any
@@ -74,37 +73,36 @@ class Outbox:
     limit: int = 100
 
     def __post_init__(self) -> None:
-        # each of the three is another
-        if len({self.pending, self.submitted, self.refused}) < 3:  # noqa: PLR2004
+        marks = (self.pending, self.submitted, self.refused)
+        if len(set(marks)) < len(marks):
             raise ConfigInvalid(
-                "outbox",
-                "pending, submitted and refused must differ: each is a key range of its own",
+                "outbox", "pending, submitted and refused must differ: each is a key of the index"
             )
         if not 1 <= self.limit <= _MOST:
             raise ConfigInvalid("outbox.limit", f"is {self.limit}; accepted: 1 to {_MOST}")
 
     def submit(self, rdq: Rdq, record: Record) -> Receipt:
-        """Submit a record's task and mark the record. For the application, once it has written the
+        """Submit a record's task and mark the record: for the application, after it has written the
         record.
 
-        Whatever this raises, the record stays pending, and a reconciler will try again.
+        When this raises, the record stays pending and the next `repair` tries again.
         """
-        receipt = rdq.send(self._task(record))
-        self._moves_on(record, self.submitted)
+        receipt = self._submit_task(rdq, record)
+        self._change_mark(record, self.submitted)
         return receipt
 
     def repair(self, rdq: Rdq) -> OutboxReport:
-        """Submit what is still pending: a reconciler, safe on many hosts at once, that reads one
-        range and no more.
+        """Submit the tasks of pending records: a reconciler, safe on many hosts at once, that reads
+        one range of the index and no more.
 
-        A record whose task is refused is marked `refused`, out of the others' way. One of which
-        `task_of` makes no task, or whose queue is not configured, stays pending. Neither stops the
-        others; the first such error is raised at the end, so that `on_error` hears of it. When
-        storage fails, that is raised at once.
+        A record whose task is refused is marked `refused`, so that it no longer takes up the limit.
+        A record stays pending when `task_of` raises or the queue is not configured. Neither stops
+        the others; the first such error is raised at the end, for `on_error`. A failure of storage
+        is raised at once.
         """
         report, first_error = OutboxReport(), None
         for record in self._pending():
-            ended, error = self._taken(rdq, record)
+            ended, error = self._repair_one(rdq, record)
             report = replace(report, **{ended: getattr(report, ended) + 1})
             first_error = first_error or error
         if first_error is not None:
@@ -112,37 +110,37 @@ class Outbox:
             raise first_error
         return report
 
-    def _taken(self, rdq: Rdq, record: Record) -> tuple[str, Exception | None]:
-        """What became of one record, as the report names it, and the error that it met."""
+    def _repair_one(self, rdq: Rdq, record: Record) -> tuple[str, Exception | None]:
+        """The field of the report that counts this record, and the error that it raised."""
+        error: Exception | None = None
         try:
-            rdq.send(self._task(record))
+            self._submit_task(rdq, record)
         except (StoreFailed, Unavailable):
             raise
         except _REFUSED as refusal:
-            return self._moved(record, "refused"), refusal
-        # one record's trouble, the application's own code included
-        except Exception as error:  # noqa: BLE001
-            return "kept", error
-        return self._moved(record, "submitted"), None
+            ended, error = "refused", refusal
+        # Anything, since `task_of` is the application's code: it must not stop the other records.
+        except Exception as failure:  # noqa: BLE001
+            return "kept", failure
+        else:
+            ended = "submitted"
+        return ended if self._change_mark(record, getattr(self, ended)) else "overtaken", error
 
-    def _moved(self, record: Record, ended: str) -> str:
-        return ended if self._moves_on(record, getattr(self, ended)) else "overtaken"
-
-    def _task(self, record: Record) -> NewTask:
+    def _submit_task(self, rdq: Rdq, record: Record) -> Receipt:
         task = self.task_of(record)
         if task.key is None and task.id is None:
             raise ConfigInvalid(
                 "outbox.task_of",
-                "gives a task without key or id: a record met twice would run twice",
+                "returns a task without key or id: a record that is read twice would run twice",
             )
-        return task
+        return rdq.submit(task.queue, task.handler_ref, task.payload, **task.options)
 
     def _pending(self) -> Iterator[Record]:
         request, end = self._query(), _value(self.before)
         left = self.limit
         while left > 0:
             page = self.client.query(**request, Limit=left)
-            # BETWEEN includes its end, and DynamoDB takes one condition on the sort key.
+            # BETWEEN includes its end, and DynamoDB allows one condition on the sort key.
             yield from (
                 record for record in page["Items"] if end is None or record[self.order]["S"] < end
             )
@@ -168,8 +166,10 @@ class Outbox:
             "ExpressionAttributeValues": given,
         }
 
-    def _moves_on(self, record: Record, mark: str) -> bool:
-        """Whether the record, unchanged since it was read, has the mark now."""
+    def _change_mark(self, record: Record, mark: str) -> bool:
+        """Give the record this mark; False, changing nothing, when it has changed since it was
+        read.
+        """
         try:
             self.client.update_item(
                 TableName=self.table,

@@ -1,19 +1,26 @@
 """`Rdq`: submitting, reading and stopping tasks, for programs."""
 
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Unpack
 
-from rdq_core.config.settings import ClassificationRules
 from rdq_core.domain import ids, limits
-from rdq_core.domain.attempt import Attempt, Outcome
+from rdq_core.domain.lifecycle import not_tried
 from rdq_core.domain.references import Reference, ReferenceKind
 from rdq_core.domain.task import Task
 from rdq_core.engine.ports import Submission
 from rdq_core.engine.prepared import Prepared
-from rdq_core.engine.submit import Draft, Receipt
-from rdq_core.errors import InputInvalid, NotRegistered, RdqError, TaskNotFound
-from rdq_core.handlers.new_task import NewTask, draft_of
+from rdq_core.engine.submit import Draft, Receipt, SubmitOptions, refuse_unknown
+from rdq_core.errors import (
+    InputInvalid,
+    NotRegistered,
+    RdqError,
+    StoreFailed,
+    TaskNotFound,
+    Unavailable,
+)
+from rdq_core.handlers.encoding import encode
+from rdq_core.handlers.new_task import NewTask, new_task_of
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.tracing import current_traceparent
 from rdq_core.runtime.wiring import Parts, connect
@@ -22,17 +29,16 @@ if TYPE_CHECKING:
     from rdq_core.client.guard import Guard
     from rdq_core.handlers.registry import Registry
     from rdq_core.handlers.results import TaskResult
-    from rdq_core.handlers.typed import TaskDefinition
     from rdq_core.stores.dynamodb.schema import Tables
 
 
 class Rdq:
-    """The way in for programs. Safe between threads; make one a process and keep it.
+    """What programs use rdq through. Safe between threads; make one for a process and keep it.
 
-    `client` is a low-level DynamoDB client of boto3 and `tables` the four names; what is left out
-    comes from the environment. `parts` replaces both, for tests and for hosts that are put together
-    differently. With a `registry`, typed tasks that are not in it are refused (NotRegistered): for
-    applications that run all that they submit.
+    `client` is a low-level DynamoDB client of boto3 and `tables` the names of the four tables; what
+    is left out comes from the environment. `parts` replaces both: for tests, and for hosts that
+    connect to their storage themselves. With a `registry`, the submit of a typed task that is not
+    in it raises NotRegistered: for applications that run everything they submit.
     """
 
     def __init__(
@@ -49,64 +55,32 @@ class Rdq:
 
     @classmethod
     def from_env(cls) -> "Rdq":
-        """On the environment's AWS and the four `RDQ_*_TABLE` variables. Unavailable names what is
-        missing.
+        """Connect as the environment says: AWS's own variables and the four `RDQ_*_TABLE`.
+
+        Raises Unavailable naming what is missing.
         """
         return cls()
-
-    @property
-    def parts(self) -> Parts:
-        """What it is made of, for hosts that are put together differently."""
-        return self._parts
 
     # -- submitting --------------------------------------------------------------------------------
 
     def submit(
-        self,
-        queue: str,
-        handler_ref: str,
-        payload: object,
-        *,
-        id: str | None = None,  # noqa: A002 - the field's own name
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        content_type: str | None = None,
-        handler_version: str | None = None,
-        run_at: datetime | None = None,
-        delay: str | timedelta | None = None,
-        concurrency_key: str | None = None,
-        target: str | None = None,
-        requested_by: str | None = None,
+        self, queue: str, handler_ref: str, payload: object, **options: Unpack[SubmitOptions]
     ) -> Receipt:
-        """Keep a call until it has succeeded or rests in the DLQ.
+        """Store a call as a task: rdq runs it until it succeeds or is dead-lettered.
 
-        `payload` is bytes as they stand, text as UTF-8, or a model, dataclass, dict, list, number,
-        bool or None as compact JSON. `key` is a business key: the same key in the same queue
-        submits once, and finds the task again. `run_at` is an aware datetime, `delay` a duration
-        such as "30s". The trace that is current becomes the header `traceparent`, unless `headers`
-        have one. Once this returns the task is durable.
+        `payload` is bytes as they are, text as UTF-8, or a model, dataclass, dict, list, number,
+        bool or None as compact JSON. `SubmitOptions` documents each option; the ones most used are
+        `key`, a business key (the same key in the same queue submits once, and finds the task
+        again), and `delay`. The current trace becomes the header `traceparent`, unless `headers`
+        has one. Once this returns, the task is durable.
 
         Raises InputInvalid naming the field, QueueNotFound, TaskConflict when the id is in another
-        queue, and StoreFailed; in each case but the last nothing was stored. After StoreFailed
-        repeat the call with the same `id` or `key`.
+        queue, and StoreFailed. Nothing was stored, except perhaps after StoreFailed: repeat that
+        call with the same `id` or `key`. An unknown option is a TypeError.
         """
-        return self.send(
-            NewTask(
-                queue,
-                handler_ref,
-                payload,
-                id=id,
-                key=key,
-                headers=headers,
-                content_type=content_type,
-                handler_version=handler_version,
-                run_at=run_at,
-                delay=delay,
-                concurrency_key=concurrency_key,
-                target=target,
-                requested_by=requested_by,
-            )
-        )
+        refuse_unknown("submit", options)
+        submission = self._submitter.submit(draft_of(queue, handler_ref, payload, options))
+        return Receipt(submission.task.id, submission.task.queue, submission.created)
 
     def submit_many(
         self,
@@ -117,87 +91,41 @@ class Rdq:
         """Submit tasks, each a `NewTask` or a mapping of the same names, 25 a request and several
         requests at a time.
 
-        The answers come in the tasks' order: a receipt for what is stored, the error for what is
-        not. None is raised, and a refused task keeps no other one out; once storage has failed,
-        what wasn't under way is not tried. Tasks with an `id` or `key` are safe to submit again.
-        `on_progress` is called with the number of tasks that are done.
+        The answers are in the tasks' order: a receipt for a stored task, the error for one that was
+        refused. No error is raised, and a refused task doesn't stop the others. After a failure of
+        storage, the tasks that were not under way yet are not tried. Tasks with an `id` or `key`
+        are safe to submit again. `on_progress` is called with the number of tasks answered so far.
         """
-        from rdq_core.client.many import submit_all
-
-        return submit_all(tasks, self._draft, self._submitter, on_progress)
+        items = iter(tasks)
+        answers: list[Receipt | RdqError] = []
+        for batch in self._submitter.submit_many(_drafts(items)):
+            for answer in batch:
+                answers.append(_receipt_or_error(answer))
+                if on_progress is not None:
+                    on_progress(len(answers))
+            if any(isinstance(answer, StoreFailed | Unavailable) for answer in batch):
+                return [*answers, *(not_tried(None) for _ in items)]
+        return answers
 
     def prepare(
-        self,
-        queue: str,
-        handler_ref: str,
-        payload: object,
-        *,
-        id: str | None = None,  # noqa: A002 - the field's own name
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        content_type: str | None = None,
-        handler_version: str | None = None,
-        run_at: datetime | None = None,
-        delay: str | timedelta | None = None,
-        concurrency_key: str | None = None,
-        target: str | None = None,
-        requested_by: str | None = None,
+        self, queue: str, handler_ref: str, payload: object, **options: Unpack[SubmitOptions]
     ) -> Prepared:
-        """A submit that becomes part of the application's own DynamoDB transaction: both are
-        committed, or neither.
+        """A submit as a part of the application's own DynamoDB transaction: both are committed, or
+        neither.
 
             prepared = rdq.prepare("payments.charge", "charge-payment", order, key=order["id"])
             client.transact_write_items(TransactItems=[put_order, *prepared.items])
 
-        `prepared.plain_items` are for `resource.meta.client`. The items are good for five minutes.
-        A payload that doesn't fit into the task's row is stored now, and goes by itself if nothing
-        is committed. Should the transaction fail, `prepared.explain(error)` says whose condition it
-        was, or that only the answer was lost.
+        Use `prepared.plain_items` with `resource.meta.client`. The items are valid for five
+        minutes. A payload that doesn't fit into the task's row is stored now; TTL removes it if the
+        transaction is never committed. When the transaction fails, `prepared.explain(error)` says
+        whose condition failed, or that only the answer was lost.
 
-        Arguments and refusals are those of `submit`; Unavailable where tasks aren't stored in
-        DynamoDB.
+        Takes the arguments of `submit` and raises the same errors; Unavailable where tasks aren't
+        stored in DynamoDB.
         """
-        task = NewTask(
-            queue,
-            handler_ref,
-            payload,
-            id=id,
-            key=key,
-            headers=headers,
-            content_type=content_type,
-            handler_version=handler_version,
-            run_at=run_at,
-            delay=delay,
-            concurrency_key=concurrency_key,
-            target=target,
-            requested_by=requested_by,
-        )
-        return self._submitter.prepare(self._draft(task))
-
-    def send(self, task: NewTask, *, of: "TaskDefinition[Any, Any] | None" = None) -> Receipt:
-        """`submit` for a call that is a value already. `of` is the definition that it was made by,
-        if any.
-        """
-        if of is not None and self._registry is not None and self._registry.find(of.name) is None:
-            raise NotRegistered(
-                f"the typed task {of.name!r} is not in this application's registry",
-                hint="registry.add(definition)",
-            )
-        submission = self.keep(task)
-        return Receipt(submission.task.id, submission.task.queue, submission.created)
-
-    def keep(self, task: NewTask, attempts: tuple[Attempt, ...] = ()) -> Submission:
-        """`submit` for calls that have failed before: `attempts` become the first of the history,
-        and spend no budget.
-
-        The answer has the task as it is stored, however far it has got.
-        """
-        return self._submitter.submit(self._draft(task, attempts))
-
-    def _draft(self, task: NewTask, attempts: tuple[Attempt, ...] = ()) -> Draft:
-        return draft_of(
-            task, now=self._parts.clock.now(), traceparent=current_traceparent(), attempts=attempts
-        )
+        refuse_unknown("prepare", options)
+        return self._submitter.prepare(draft_of(queue, handler_ref, payload, options))
 
     def guard(
         self,
@@ -213,20 +141,22 @@ class Rdq:
         """Decorate a function whose call becomes a task when it fails with one of the `on`
         exceptions.
 
-        The guarded function answers `Done(value)` or `Deferred(id)`. It tries `max_attempts` times
-        in this process, `backoff` and then twice as long apart, as far as the Lambda's time allows;
-        the failures become the task's first attempts. `payload` says what the task keeps, and is
-        called as the function is; without it, that is the one argument. `key`, called the same way,
-        gives the business key, so that the call becomes a task only once.
+        The guarded function returns `Done(value)` or `Deferred(id)`. It tries `max_attempts` times
+        in this process, waiting `backoff` and then twice as long each time, as far as the Lambda
+        invocation's time allows; those failures become the task's first attempts. `payload` is
+        called with the function's arguments and returns the task's payload; without it, the
+        function's one argument is the payload. `key`, called the same way, returns the business
+        key, under which the call becomes a task only once.
 
-        An error is raised, and not kept, when it is not in `on`, when the queue or a signal calls
-        it permanent, when the call is made by rdq itself (the function is the task's handler, or
-        below it), and when the task of that key is just being run or has ended without success. A
-        submit that fails is raised, from the error.
+        The function's error is raised, and no task is stored, when the error is not in `on`, when
+        the queue's rules or a signal make it permanent, when the call comes from an rdq handler
+        (the function is the task's handler or is called by it), and when the task of that key is
+        running or has ended without success. When the submit itself fails, its error is raised from
+        the function's.
         """
-        from rdq_core.client.guard import Guard, World, policy_of
+        from rdq_core.client.guard import Guard, guard_policy
 
-        policy = policy_of(
+        policy = guard_policy(
             queue,
             handler_ref,
             on=on,
@@ -235,18 +165,7 @@ class Rdq:
             key=key,
             payload=payload,
         )
-        world = World(clock=self._parts.clock, jitter=self._parts.jitter, sleeper=self._parts.idle)
-        return Guard(policy, self, world)
-
-    def rules(
-        self, queue: str
-    ) -> tuple[ClassificationRules, Mapping[type[BaseException], Outcome]]:
-        """How the failures of a queue's calls are classified: its globs, and the classes decided in
-        the registry.
-        """
-        return self._parts.queues.for_submits(
-            queue
-        ).classification, self._registry.classes if self._registry else {}
+        return Guard(policy, self._parts, {} if self._registry is None else self._registry.classes)
 
     # -- reading and stopping ----------------------------------------------------------------------
 
@@ -265,8 +184,7 @@ class Rdq:
         return task
 
     def result(self, task_id: str) -> "TaskResult[Any]":
-        """How far a task has got, and its output: JSON data, text or bytes, as its content type
-        says.
+        """The task's status and output: JSON data, text or bytes, as its content type says.
 
         Raises TaskNotFound, and OutputInvalid when the stored output is not what its content type
         says.
@@ -276,21 +194,21 @@ class Rdq:
         return plain_result(self.get(task_id))
 
     def cancel(self, task_id: str) -> Task:
-        """Stop a task that waits or runs. A handler that is running finds its lease lost, and its
+        """Cancel a task that is waiting or running. A running handler loses its lease, and its
         outcome is dropped.
 
-        Raises TaskNotFound, and TaskConflict naming the state of a task that has ended already.
+        Raises TaskNotFound, and TaskConflict naming the status of a task that has already ended.
         """
         return self._parts.canceller().cancel(ids.check_id(task_id), op_id=self._parts.ids.nonce())
 
     def forget(self, *, target: str | None = None, requested_by: str | None = None) -> int:
         """Remove every task with this target, or of this requester, in any status, with payload,
-        history and result.
+        history and result. Returns the number of tasks removed.
 
-        The answer is how many there were. A handler that is running finds its lease lost. A submit
-        that is under way is refused (TaskConflict) or removed by the next claim; what is submitted
-        later stays. So that clocks may differ a little, later means two seconds. After StoreFailed
-        repeat it: it goes on where it had stopped.
+        A running handler loses its lease. A submit that is under way is refused (TaskConflict), or
+        its task is removed at the next claim. A later submit is kept, where later means two seconds
+        or more, because clocks may differ. After StoreFailed call it again: it continues where it
+        stopped.
         """
         given = [(ReferenceKind.TARGET, target), (ReferenceKind.REQUESTED_BY, requested_by)]
         match [(kind, value) for kind, value in given if value is not None]:
@@ -303,8 +221,53 @@ class Rdq:
         """Call `listener` with every error that has no task to be stored on, such as a failing
         reconciler's.
 
-        A note on the error says where it happened. On AWS that holds for all of this process, a
-        worker that serves this module's registry included. The listener may be called from any
-        thread, and what it raises is only logged.
+        A note on the error says where it happened. On AWS the listener gets the errors of the whole
+        process, including those of a worker that serves this module's registry. It may be called
+        from any thread; an exception that it raises is only logged.
         """
         self._parts.listen(listener)
+
+    def _refuse_unregistered(self, handler_ref: str) -> None:
+        """Raise NotRegistered for a typed task that this application's registry doesn't have."""
+        if self._registry is not None and self._registry.find(handler_ref) is None:
+            raise NotRegistered(
+                f"the typed task {handler_ref!r} is not in this application's registry",
+                hint="registry.add(definition)",
+            )
+
+
+def parts_of(rdq: Rdq) -> Parts:
+    """What an `Rdq` was built from: for hosts, which also run tasks."""
+    return rdq._parts  # noqa: SLF001 - hosts need it, users of an Rdq don't
+
+
+def draft_of(queue: str, handler_ref: str, payload: object, options: SubmitOptions) -> Draft:
+    """A call with its payload encoded. Raises InputInvalid for a payload that is not data."""
+    try:
+        content, content_type = encode(payload)
+    except ValueError as problem:
+        raise InputInvalid("payload", str(problem)) from None
+    if options.get("content_type") is None:
+        options = {**options, "content_type": content_type}
+    return Draft(
+        queue=queue,
+        handler_ref=handler_ref,
+        payload=content,
+        options=options,
+        traceparent=current_traceparent(),
+    )
+
+
+def _drafts(items: Iterator[object]) -> Iterator[Draft | RdqError]:
+    for item in items:
+        try:
+            task = new_task_of(item)
+            yield draft_of(task.queue, task.handler_ref, task.payload, task.options)
+        except RdqError as refusal:
+            yield refusal
+
+
+def _receipt_or_error(answer: Submission | RdqError) -> Receipt | RdqError:
+    if isinstance(answer, RdqError):
+        return answer
+    return Receipt(answer.task.id, answer.task.queue, answer.created)

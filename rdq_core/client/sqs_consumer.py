@@ -4,8 +4,8 @@
        └─ raises ── a task, with the failure ─── stored ───► acknowledged
                                               └─ not stored, or no time left ──► stays in SQS
 
-The invariant: a record is acknowledged only once it was handled or is stored. In a FIFO queue
-nothing of a group is handled behind a record of it that stays.
+The invariant: a record is acknowledged only after it was handled or stored. In a FIFO queue, no
+record is handled while an earlier one of its group stays.
 """
 
 import functools
@@ -14,16 +14,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from rdq_core.client.rdq import Rdq
+from rdq_core.client.rdq import Rdq, parts_of
 from rdq_core.domain import ids, limits
 from rdq_core.domain.attempt import Attempt
 from rdq_core.domain.classification import Raised, Rules, classify
 from rdq_core.engine.ports import Handler
 from rdq_core.engine.submit import Draft
 from rdq_core.errors import ConfigInvalid, InputInvalid, RdqError
+from rdq_core.handlers.detached import detached_context
 from rdq_core.handlers.registry import Registry
 from rdq_core.handlers.sources import draft_of_message, group_of, records_of
-from rdq_core.handlers.trial import trial_context
 from rdq_core.runtime.invocation import remaining_of, worker_name
 from rdq_core.runtime.wiring import Parts
 
@@ -33,16 +33,17 @@ Consumer = Callable[[Mapping[str, Any], Any], dict[str, Any]]
 
 
 def sqs_consumer(rdq: Rdq, queue: str, ref: str) -> Callable[[Callable[..., Any]], Consumer]:
-    """Decorate a function of one message, which becomes the Lambda handler of an SQS queue.
+    """Decorate a function of one message; the result is the Lambda handler of an SQS queue.
 
-    A message whose handling raises is kept as a task of `queue`, with that failure as its first
-    attempt, and acknowledged; one that can't be stored stays in SQS: so `ReportBatchItemFailures`
-    must be on. The function gets the body decoded by its annotation, as a handler gets a payload,
-    and is to be the handler `ref` too. The order of a FIFO queue's group ends with the first
-    message that becomes a task; among those it is kept.
+    When the function raises, the message becomes a task of `queue`, with that failure as its first
+    attempt, and is acknowledged. A message that can't be stored stays in SQS, so
+    `ReportBatchItemFailures` must be on. The function gets the body decoded by its annotation, as a
+    handler gets a payload; register it as the handler `ref` as well. In a FIFO queue, messages of a
+    group that become tasks keep their order among themselves, but not with later messages that
+    succeed at once.
 
-    Raises ConfigInvalid for an async function, and for one of another arity. What it makes raises
-    InputInvalid for an event that is not SQS's.
+    Raises ConfigInvalid for an async function, and for one with other parameters. The Lambda
+    handler raises InputInvalid for an event that is not SQS's.
     """
     limits.check_name("queue", queue)
 
@@ -52,7 +53,7 @@ def sqs_consumer(rdq: Rdq, queue: str, ref: str) -> Callable[[Callable[..., Any]
         handler = registry.find(ref)
         if handler is None or handler.is_async:
             raise ConfigInvalid(f"sqs_consumer.{ref}", "takes plain functions")
-        return functools.partial(_consume_all, _Consumer(rdq.parts, queue, handler))
+        return functools.partial(_consume_all, _Consumer(parts_of(rdq), queue, handler))
 
     return decorate
 
@@ -66,7 +67,7 @@ def _consume_all(consumer: "_Consumer", event: Mapping[str, Any], context: Any) 
             stays.append(record.get("messageId"))
             if group is not None:
                 blocked.add(group)
-    # An answer with an id that isn't in the batch would fail all of it.
+    # Lambda treats the whole batch as failed when an id of the answer isn't in it.
     return {
         "batchItemFailures": [
             {"itemIdentifier": each} for each in stays if each and isinstance(each, str)
@@ -80,7 +81,7 @@ def _has_time(context: Any) -> bool:
 
 
 class _Consumer:
-    """What is done with one record."""
+    """Handles one record at a time."""
 
     def __init__(self, parts: Parts, queue: str, handler: Handler) -> None:
         self._parts = parts
@@ -88,8 +89,9 @@ class _Consumer:
         self._handler = handler
 
     def consume(self, record: Mapping[str, Any], context: Any) -> bool:
-        """Whether the record is done with. What it was that failed is told where no task can tell
-        it.
+        """Handle a record, or store it as a task; False when it must stay in SQS.
+
+        The error that keeps it in SQS goes to the error listeners: no task could record it.
         """
         started_at = self._parts.clock.now()
         try:
@@ -101,14 +103,14 @@ class _Consumer:
             return False
         try:
             self._handle(draft)
-        # whatever the application raises, the record is kept
+        # Anything: the record must not be lost, whatever the application raises.
         except Exception as error:  # noqa: BLE001
-            return self._is_kept(draft, self._attempt(error, started_at, context))
+            return self._store(draft, self._attempt(error, started_at, context))
         return True
 
     def _handle(self, draft: Draft) -> None:
-        task_id = ids.derive_id(draft.queue, draft.key or "")
-        context = trial_context(draft.handler_ref, draft.queue, draft.payload, task_id=task_id)
+        task_id = ids.derive_id(draft.queue, draft.options.get("key") or "")
+        context = detached_context(draft.handler_ref, draft.queue, draft.payload, task_id=task_id)
         self._handler.call(self._handler.decode(context.task), context)
 
     def _attempt(self, error: Exception, started_at: datetime, context: Any) -> Attempt:
@@ -123,12 +125,12 @@ class _Consumer:
             worker=worker_name(context),
         )
 
-    def _is_kept(self, draft: Draft, attempt: Attempt) -> bool:
+    def _store(self, draft: Draft, attempt: Attempt) -> bool:
         try:
             self._parts.submitter().submit(replace(draft, attempts=(*draft.attempts, attempt)))
-        except RdqError as refused:
+        except RdqError as refusal:
             self._parts.on_error(
-                refused, where=f"keeping a message that failed, for queue {self._queue}"
+                refusal, where=f"storing a message that failed, for queue {self._queue}"
             )
             return False
         return True

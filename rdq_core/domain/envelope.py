@@ -152,18 +152,6 @@ def from_envelope(data: Mapping[str, Any]) -> Task:
     )
 
 
-def draft_from_envelope(data: Mapping[str, Any], *, task_id: str, now: datetime) -> Task:
-    """A new task from a submitter's envelope. Lifecycle fields are ignored, except
-    `next_attempt_at`: it is when the task is due.
-    """
-    fields = _Fields(data)
-    return Task(
-        **_submitted_part(fields, task_id=task_id),
-        created_at=now,
-        next_attempt_at=fields.time("next_attempt_at"),
-    )
-
-
 def _submitted_part(fields: "_Fields", *, task_id: str) -> dict[str, Any]:
     data = fields.data
     check_version(data)

@@ -1,6 +1,4 @@
-"""A submit that becomes part of the application's own transaction: both are committed, or neither
-is.
-"""
+"""A submit as a part of the application's own transaction: both are committed, or neither."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,40 +12,38 @@ if TYPE_CHECKING:
     from rdq_core.engine.submit import Receipt
 
 GOOD_FOR: Final = timedelta(minutes=5)
-"""How long prepared items may be used: their times and their body's end were settled when they were
-made.
+"""How long prepared items are valid: the task's times and its body's expiry are fixed when the
+items are made.
 """
 
 
 class Why(StrEnum):
-    """Why a transaction with a prepared submit was not answered with success."""
+    """Why a transaction with a prepared submit did not return success."""
 
     COMMITTED = "committed"
-    """It was carried out, and only its answer was lost. Go on as after a success."""
+    """The transaction was committed and only its answer was lost. Continue as after a success."""
     ALREADY_SUBMITTED = "already submitted"
-    """The task is there already, by another submit; nothing was written. `receipt` names it."""
+    """Another submit has stored the task; nothing was written. `receipt` names it."""
     CONFLICT = "conflict"
-    """Another queue has a task of this id; nothing was written."""
+    """Another queue has a task with this id; nothing was written."""
     FORGOTTEN = "forgotten"
-    """The task's target or requester was forgotten meanwhile; nothing was written. New business is
-    prepared anew.
+    """The task's target or requester has been forgotten since; nothing was written. For new
+    business, prepare again.
     """
     YOURS = "yours"
-    """A condition of the application's own failed; nothing was written. `places` tells which."""
+    """A condition of the application failed; nothing was written. `places` says which."""
     PASSING = "passing"
-    """Nothing stands against it: send the very same transaction again. It was not carried out so
-    far.
-    """
+    """A passing failure; nothing was written so far. Send the same transaction again."""
     OTHER = "other"
-    """The error says all there is to say, such as a missing permission; nothing was written."""
+    """Another failure, such as a missing permission; nothing was written. See the error itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Whose condition cancelled a transaction. `message` is for people.
+    """Why a transaction failed, and whose condition it was. `message` is for people.
 
-    `receipt` is the stored task's, where there is one. `places` are the transaction's items,
-    counted from 0, whose conditions failed and which are not rdq's.
+    `receipt` is the stored task's, None when there is none. `places` are the positions, counted
+    from 0, of the application's items whose conditions failed.
     """
 
     why: Why
@@ -57,9 +53,10 @@ class Explanation:
 
 
 class Prepared(Protocol):
-    """A checked submit whose state row is not written yet.
+    """A checked submit whose row the application's transaction writes.
 
-    Its body is stored already, and goes by itself when the transaction is never committed.
+    A body that doesn't fit into the row is stored already; TTL removes it if the transaction is
+    never committed.
     """
 
     @property
@@ -69,18 +66,18 @@ class Prepared(Protocol):
 
     @property
     def receipt(self) -> "Receipt":
-        """What the submit answers once the transaction is committed."""
+        """The submit's receipt, true once the transaction is committed."""
         ...
 
     @property
     def good_until(self) -> datetime:
-        """From then on `items` and `plain_items` refuse: prepare again."""
+        """From this moment `items` and `plain_items` raise InputInvalid: prepare again."""
         ...
 
     @property
     def items(self) -> Sequence[dict[str, Any]]:
-        """Items for `TransactItems` of a low-level client. Raises InputInvalid when five minutes
-        are over.
+        """Items for `TransactItems` of a low-level client. Raises InputInvalid from `good_until`
+        on.
         """
         ...
 
@@ -90,16 +87,16 @@ class Prepared(Protocol):
         ...
 
     def explain(self, error: Exception) -> Explanation:
-        """What an error of the transaction means: see Why. It may read the task's row to find out."""
+        """What an error of the transaction means; see Why. It may read the task's row."""
         ...
 
 
 @runtime_checkable
 class TransactionalStore(Protocol):
-    """A store whose rows can be written by the application's own transactions."""
+    """A store whose rows the application's own transactions can write."""
 
     def prepare(self, task: Task, *, shards: int) -> Prepared:
-        """Store what a new task's row will name, and make the items that write the row. Raises as a
-        submit does.
+        """Store the body of a new task, and make the items that write its row. Raises as a submit
+        does.
         """
         ...

@@ -1,8 +1,8 @@
-"""Payloads as the values that a handler's annotation asks for.
+"""Payloads as values of the type that a handler's annotation names.
 
-The annotation is read once, when the handler is registered. What doesn't decode is InputInvalid:
-the payload will never fit, so trying again is useless. Refusals tell where and what kind of thing
-is wrong, never the value: it may be private.
+The annotation is read once, when the handler is registered. A payload that doesn't decode raises
+InputInvalid, which is permanent: it will never fit. The message says where the problem is and of
+what kind, never the value, which may be private.
 """
 
 import json
@@ -18,20 +18,19 @@ if TYPE_CHECKING:
 
 Decoder = Callable[[Task], Any]
 
-_FREE: Final = (Any, dict, list, object, None)
+_ANY_JSON: Final = (Any, dict, list, object, None)
 
 
 def decoder_for(path: str, annotation: Any) -> Decoder:
-    """How to decode payloads for a parameter of this annotation; None stands for a parameter
-    without one.
+    """The decoder for a parameter of this annotation; None stands for a parameter without one.
 
-    ConfigInvalid, naming `path`, for a type that no JSON can become.
+    Raises ConfigInvalid, naming `path`, for a type that has no JSON form.
     """
     if annotation is bytes:
         return _bytes
     if annotation is str:
         return _text
-    if annotation in _FREE:
+    if annotation in _ANY_JSON:
         return _json_of(annotation if annotation in (dict, list) else None)
     return _validated_by(path, annotation)
 
@@ -69,7 +68,7 @@ def _json(task: Task) -> Any:
 
 
 def read_text(content: bytes) -> str:
-    """Bytes as text. ValueError, with words for an error's message, when they are none."""
+    """Bytes as text. Raises ValueError, with the predicate of an error message, for others."""
     try:
         return content.decode()
     except UnicodeDecodeError as problem:
@@ -77,8 +76,8 @@ def read_text(content: bytes) -> str:
 
 
 def read_json(content: bytes) -> Any:
-    """Bytes as JSON data. ValueError, with words for an error's message, for anything else: NaN and
-    numbers that no float can hold included.
+    """Bytes as JSON data. Raises ValueError, with the predicate of an error message, for anything
+    else; NaN and numbers that no float can hold are refused too.
     """
     text = read_text(content)
     try:
@@ -109,7 +108,7 @@ def _validated_by(path: str, annotation: Any) -> Decoder:
     name = name_of(annotation)
 
     def decode(task: Task) -> Any:
-        _json(task)  # pydantic would let NaN pass
+        _json(task)  # pydantic accepts NaN
         try:
             return adapter.validate_json(task.payload)
         except ValidationError as problem:
@@ -119,8 +118,9 @@ def _validated_by(path: str, annotation: Any) -> Decoder:
 
 
 def adapter_of(path: str, annotation: Any) -> "TypeAdapter[Any]":
-    """What reads and writes JSON of an annotation, built once. ConfigInvalid, naming `path`, when
-    there can be none.
+    """The pydantic adapter of an annotation.
+
+    Raises ConfigInvalid, naming `path`, for a type without a JSON form.
     """
     from pydantic import PydanticUserError, TypeAdapter
     from pydantic_core import SchemaError
@@ -134,12 +134,12 @@ def adapter_of(path: str, annotation: Any) -> "TypeAdapter[Any]":
 
 
 def name_of(annotation: Any) -> str:
-    """An annotation as messages print it."""
+    """The name of an annotation in messages."""
     return str(getattr(annotation, "__name__", annotation))
 
 
 def misfit(problem: "ValidationError", name: str) -> str:
-    """What doesn't fit and where, without the value."""
+    """The message of a validation error: what doesn't fit and where, without the value."""
     problems = problem.errors(include_input=False, include_url=False)
     first = problems[0]
     place = ".".join(str(step) for step in first["loc"])[:100] or "the top"

@@ -1,9 +1,8 @@
-"""Values of a program as the bytes that a task carries: payloads on the way in, results on the way
-out.
+"""Python values as the bytes that a task stores: payloads and results.
 
-Bytes stay as they are, text becomes UTF-8, and data becomes compact JSON. What JSON can't say is
-refused, never bent: NaN, infinities, sets, objects of unknown kinds. pydantic is loaded for models,
-dataclasses, dates and the like, and only then.
+Bytes stay as they are, text becomes UTF-8, and data becomes compact JSON. Values that JSON has no
+form for are refused and never converted: NaN, infinities, sets, unknown objects. pydantic is loaded
+only when a model, a dataclass, a date or the like is encoded.
 """
 
 import dataclasses
@@ -24,12 +23,13 @@ JSON: Final = "application/json"
 _JSON_KINDS: Final = (dict, list, tuple, int, float, bool, type(None))
 _PYDANTIC_KINDS: Final = (Decimal, datetime, date, time, timedelta, UUID, Enum)
 _DEEPEST: Final = 100
-"""How deep odd numbers are looked for: a bound on circles."""
+"""How deep a value is searched for NaN and infinities: values may contain themselves."""
 
 
 def encode(value: object) -> tuple[bytes, str]:
-    """The bytes of a value and their content type. ValueError, naming the path inside it, for what
-    can't be encoded.
+    """The bytes of a value and their content type.
+
+    Raises ValueError, with the path inside the value, for a value that can't be encoded.
     """
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value), BINARY
@@ -39,7 +39,7 @@ def encode(value: object) -> tuple[bytes, str]:
 
 
 def encode_json(value: object) -> bytes:
-    """A value as compact JSON in UTF-8."""
+    """A value as compact JSON in UTF-8. Raises as `encode`."""
     try:
         text = json.dumps(
             value, default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":")
@@ -52,7 +52,7 @@ def encode_json(value: object) -> bytes:
 
 
 def _plain(value: object) -> object:
-    """JSON data for what the json module does not know, or a refusal."""
+    """JSON data for a value that the json module doesn't know, or ValueError."""
     if isinstance(value, _PYDANTIC_KINDS) or _is_record(value):
         import pydantic_core
 
@@ -63,11 +63,9 @@ def _plain(value: object) -> object:
 
 
 def refuse_lost_numbers(value: object, data: object) -> None:
-    """ValueError where `data`, which pydantic has made of `value`, has null for a number that JSON
-    can't say.
+    """Raise ValueError where pydantic wrote null in `data` for NaN or an infinity in `value`.
 
-    It writes NaN and infinities so wherever the type says no more than that anything, or a number
-    or null, may stand.
+    pydantic does so wherever the type allows null: for `Any`, and for an optional number.
     """
     path = next(_lost_numbers(value, data, "$", depth=0), None)
     if path is not None:
@@ -86,7 +84,7 @@ def _lost_numbers(value: object, data: object, path: str, *, depth: int) -> Iter
 
 
 def _fields(value: object) -> object:
-    """A record as the mapping that pydantic writes; anything else as it is."""
+    """A dataclass or model as the mapping that pydantic writes; anything else as it is."""
     if not _is_record(value):
         return value
     if dataclasses.is_dataclass(value):
@@ -97,7 +95,7 @@ def _fields(value: object) -> object:
 def _is_record(value: object) -> bool:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return True
-    # A model can only be here when pydantic is loaded already.
+    # A value can be a model only if pydantic is loaded.
     pydantic = sys.modules.get("pydantic")
     return pydantic is not None and isinstance(value, pydantic.BaseModel)
 
@@ -110,22 +108,20 @@ def _utf8(text: str) -> bytes:
 
 
 def _explain(value: object, problem: ValueError) -> str:
-    """The refusal with the place of the first number that JSON can't say, where that was the
-    problem.
-    """
-    path = next(_odd_numbers(value, "$", depth=0), None)
+    """The problem's text, or the path of the first NaN or infinity if the value has one."""
+    path = next(_non_finite(value, "$", depth=0), None)
     return str(problem) if path is None else f"has NaN or an infinity at {path}"
 
 
-def _odd_numbers(value: object, path: str, *, depth: int) -> Iterator[str]:
+def _non_finite(value: object, path: str, *, depth: int) -> Iterator[str]:
     if isinstance(value, float):
         if not math.isfinite(value):
             yield path
     elif depth < _DEEPEST and not isinstance(value, _JSON_KINDS) and _is_record(value):
-        yield from _odd_numbers(_plain(value), path, depth=depth + 1)
+        yield from _non_finite(_plain(value), path, depth=depth + 1)
     elif depth < _DEEPEST:
         for step, item in _children(value):
-            yield from _odd_numbers(item, f"{path}{step}", depth=depth + 1)
+            yield from _non_finite(item, f"{path}{step}", depth=depth + 1)
 
 
 def _children(value: object) -> Iterator[tuple[str, Any]]:

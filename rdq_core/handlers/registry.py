@@ -1,7 +1,7 @@
-"""Handlers under stable names: the contract between a stored task and the code that runs it.
+"""Handlers by name: the contract between a stored task and the code that runs it.
 
-A name is looked up, never imported from data. It is registered once, so the handler in effect never
-depends on the order in which modules were loaded.
+A name is looked up, never imported from data. It can be registered only once, so the handler in
+effect never depends on the order in which modules were loaded.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from rdq_core.errors import ConfigInvalid, OutputInvalid
 from rdq_core.handlers.decoding import decoder_for
 from rdq_core.handlers.encoding import encode
 from rdq_core.handlers.signature import read_signature
-from rdq_core.handlers.typed import TaskDefinition, made_by_task
+from rdq_core.handlers.typed import TaskDefinition, check_definition
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R", bound=Callable[[Any], object])
@@ -33,13 +33,13 @@ _OUTCOMES: Final[Mapping[str, Outcome]] = {
 class Registry:
     """The handlers of one host, and the queues that it serves.
 
-    `queues` are those that the host may take tasks from. A task of such a queue whose handler is
-    not here is dead at once (`rdq.Unroutable`), so name only queues whose handlers are all
-    registered here.
+    `queues` are the queues that the host takes tasks from. A task of these queues whose handler is
+    not registered here is dead-lettered at once (`rdq.Unroutable`), so name only queues whose
+    handlers are all registered.
     """
 
     def __init__(self, queues: Sequence[str] = ()) -> None:
-        if isinstance(queues, str):  # which is a sequence too, of names that have one letter
+        if isinstance(queues, str):  # a string is a sequence as well: of one-letter names
             raise ConfigInvalid(
                 "queues", "must be a list of names", hint=f"Registry(queues=[{queues!r}])"
             )
@@ -51,8 +51,8 @@ class Registry:
     def handler(
         self, ref: str, *, version: str | None = None, outcome: OutcomeMapper | None = None
     ) -> Callable[[F], F]:
-        """Register the decorated function under `ref`; see `register`. The function itself stays as
-        it is.
+        """Register the decorated function under `ref`; see `register`. Returns the function
+        unchanged.
         """
         given: object = ref
         if callable(given):
@@ -75,14 +75,16 @@ class Registry:
         version: str | None = None,
         outcome: OutcomeMapper | None = None,
     ) -> None:
-        """Register a handler: a function, plain or `async`, of the input and, if it likes, of a
-        `TaskContext`.
+        """Register a handler: a plain or `async` function of (input) or (input, ctx), where `ctx`
+        is the `TaskContext`.
 
         The input's annotation decides how payloads are decoded: `bytes`, `str`, JSON for `dict`,
-        `list` or none, anything else validated by pydantic. What it returns becomes the task's
-        result. `version` is compared with the task's pin; `outcome` reads the handler's end
-        authoritatively. Raises ConfigInvalid for a ref that is taken, for a function of another
-        arity and for a type that no JSON can become.
+        `list` or no annotation, anything else validated by pydantic. The return value becomes the
+        task's result. A task pinned to another `version` is not run here. `outcome` maps what the
+        handler returned or raised to an outcome, and overrules every other rule.
+
+        Raises ConfigInvalid for a ref that is taken, a function with other parameters, and a type
+        that has no JSON form.
         """
         limits.check_name("handler_ref", ref)
         self._check_free(ref)
@@ -101,24 +103,23 @@ class Registry:
         )
 
     def add(self, *definitions: TaskDefinition[Any, Any]) -> None:
-        """Register typed tasks, each under its own name; this host then serves their queues as
-        well.
+        """Register typed tasks, each under its own name, and take tasks from their queues as well.
 
-        Raises ConfigInvalid for a name that is taken, and for what `rdq_core.task` has not made.
+        Raises ConfigInvalid for a name that is taken, and for anything not made by `rdq_core.task`.
         """
-        for definition in definitions:
-            made = made_by_task(definition)
-            self._check_free(made.name)
-            self._handlers[made.name] = made.handler
-            self._queues = tuple(dict.fromkeys((*self._queues, made.queue)))
+        for given in definitions:
+            definition = check_definition(given)
+            self._check_free(definition.name)
+            self._handlers[definition.name] = definition.handler
+            self._queues = tuple(dict.fromkeys((*self._queues, definition.queue)))
 
     def reconciler(self, name: str, *, timeout: str | timedelta = "5s") -> Callable[[R], R]:
-        """Run the decorated function before each claim cycle: a repair of the gap between a commit
-        and its submit.
+        """Call the decorated function with the host's `Rdq` before each claim cycle: to submit what
+        the application has committed and not yet submitted.
 
-        It gets the host's `Rdq`. It must be idempotent, bounded, and safe while other hosts run it.
-        One that raises, or is not done after `timeout`, is reported to `Rdq.on_error`; claims go
-        on. Raises ConfigInvalid for a name that is taken, and for a timeout that is no duration.
+        It must be idempotent, bounded, and safe while other hosts run it. When it raises, or is not
+        done after `timeout`, the error goes to the listeners of `Rdq.on_error` and the claims
+        continue. Raises ConfigInvalid for a name that is taken, and an invalid timeout.
         """
         limits.check_text("reconciler", name)
         limit = _limit(name, timeout)
@@ -136,8 +137,8 @@ class Registry:
         return decorate
 
     def classify(self, exception_class: type[BaseException], outcome: str | Outcome) -> None:
-        """Decide what an exception class means, "permanent" or "retryable". Of several the nearest
-        class wins.
+        """Classify an exception class and its subclasses as "permanent" or "retryable". The class
+        nearest to the exception's own decides.
         """
         decided = _OUTCOMES.get(str(outcome)) or next(
             (known for known in _OUTCOMES.values() if known == outcome), None
@@ -151,7 +152,7 @@ class Registry:
 
     @property
     def queues(self) -> Sequence[str]:
-        """The queues that this host may take tasks from."""
+        """The queues that this host takes tasks from."""
         return self._queues
 
     @property
@@ -161,7 +162,7 @@ class Registry:
 
     @property
     def classes(self) -> Mapping[type[BaseException], Outcome]:
-        """The exception classes whose outcome is decided in code."""
+        """The classified exception classes."""
         return self._classes
 
     @property
@@ -190,8 +191,8 @@ def _limit(name: str, timeout: str | timedelta) -> timedelta:
 
 
 def encode_result(value: object) -> Result:
-    """What a handler returned as a storable result; None is no result. OutputInvalid for what can't
-    be encoded.
+    """A handler's return value as a result; None is no result. Raises OutputInvalid for a value
+    that can't be encoded.
     """
     if value is None:
         return NO_RESULT

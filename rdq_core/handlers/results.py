@@ -1,4 +1,4 @@
-"""What became of a task, with its output as a value."""
+"""A task's status with its output as a value."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ O_co = TypeVar("O_co", covariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult(Generic[O_co]):
-    """How far a task has got, and what it gave.
+    """A task's status and output.
 
-    `output` is meaningful only with `has_output`: zero, an empty text or None may be what the
-    handler returned. `attempts` is the whole history, the success last. `failure` is what decided
-    last, None after a success. `completed_at` is None until the task has ended.
+    `output` is meaningful only if `has_output` is true: None may be the output itself. `attempts`
+    is the whole history, oldest first. `failure` is the last failure, None after a success.
+    `completed_at` is None until the task has ended.
     """
 
     id: str
@@ -33,8 +33,8 @@ class TaskResult(Generic[O_co]):
 
 
 def result_of(task: Task, decode: Callable[[bytes], Any]) -> TaskResult[Any]:
-    """The result of a task. OutputInvalid when its stored output doesn't decode; the output itself
-    is untouched.
+    """The result of a task. Raises OutputInvalid when the stored output doesn't decode; nothing is
+    changed.
     """
     has_output = task.status is Status.SUCCEEDED and task.result is not None
     try:
@@ -53,7 +53,7 @@ def result_of(task: Task, decode: Callable[[bytes], Any]) -> TaskResult[Any]:
 
 
 def plain_result(task: Task) -> TaskResult[Any]:
-    """The result as its content type says: JSON data, text, or else bytes."""
+    """The result with its output decoded by content type: JSON data, text, or else bytes."""
     kind = (task.result_content_type or "").partition(";")[0].strip()
     if kind == JSON:
         return result_of(task, read_json)

@@ -1,8 +1,7 @@
-"""What a handler's signature says, read once: how its payloads are decoded, and whether it wants
-its context.
+"""A handler's signature, read once: the type of its input, and whether it takes a context.
 
-A function that no delivery could call is refused when it is registered or defined, not at its first
-task.
+A function that rdq could not call is refused when it is registered or defined, not when its first
+task runs.
 """
 
 import inspect
@@ -20,9 +19,7 @@ _ONE_INPUT: Final = "a task has one input: put both values into a dict or a mode
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A handler as it wants to be called. Annotations that are missing are None, which `-> None` is
-    not: that is NoneType.
-    """
+    """How a handler is called. A missing annotation is None, and `-> None` is NoneType."""
 
     function: Callable[..., Any]
     annotation: Any
@@ -31,13 +28,13 @@ class Signature:
     output: Any
 
     def call(self, value: Any, context: TaskContext) -> Any:
-        """Call the handler; what an async one answers is still to be awaited."""
+        """Call the handler. An async one returns a coroutine, which the caller awaits."""
         return self.function(value, context) if self.takes_context else self.function(value)
 
 
 def read_signature(path: str, function: Callable[..., Any]) -> Signature:
-    """The signature of a function of (input) or (input, ctx). ConfigInvalid, naming `path`, for any
-    other.
+    """The signature of a function of (input) or (input, ctx). Raises ConfigInvalid, naming `path`,
+    for any other.
     """
     if not callable(function):
         raise ConfigInvalid(path, f"is of type {type(function).__name__}, which can't be called")

@@ -1,8 +1,8 @@
-"""AWS records as calls to keep: SQS messages, dead letters, and the failures that Lambda sends to a
-destination.
+"""Records of AWS services as drafts: SQS messages, and failures from Lambda's dead-letter
+queues and on-failure destinations.
 
-The same record gives the same key, so that one which is delivered twice is one task. What is wrong
-with a record is InputInvalid naming the field, never its content.
+A record's own id is the draft's key, so a record that is delivered twice is one task. A malformed
+record raises InputInvalid, which names the field and never the content.
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from rdq_core.domain.attempt import Attempt, Outcome
+from rdq_core.domain.attempt import Attempt, AttemptError, Outcome
 from rdq_core.domain.limits import MAX_HEADERS, RESERVED_HEADER_PREFIX
 from rdq_core.domain.times import cut_to_millis, parse_time
 from rdq_core.engine.submit import Draft
@@ -23,8 +23,10 @@ _CALLED_BY: Final = "call it by an SQS event source"
 
 
 def records_of(event: object) -> list[Any]:
-    """The records of an SQS batch. Raises InputInvalid for another event, and another service's
-    batch: that would take an answer without ids for success.
+    """The records of an SQS batch. Raises InputInvalid for any other event.
+
+    Another service's batch is refused as well: its records have no ids, so that service would read
+    a partial batch answer, which could not name them, as success.
     """
     records = event.get("Records") if isinstance(event, Mapping) else None
     if not isinstance(records, list):
@@ -35,34 +37,39 @@ def records_of(event: object) -> list[Any]:
 
 
 def draft_of_message(record: object, *, queue: str, handler_ref: str, now: datetime) -> Draft:
-    """An SQS record. Its body is the payload; where it is a failed event of Lambda's, that event
-    is, and the failure the first attempt. A FIFO queue's group is the concurrency key.
+    """The draft of an SQS record: its body is the payload, a FIFO queue's group the concurrency
+    key.
+
+    Where the body is an on-failure event of Lambda's, the event that failed is the payload, and the
+    failure is the first attempt.
     """
     message = _mapping("record", record)
     body, message_id = _text(message, "body"), _text(message, "messageId")
     source = str(message.get("eventSourceARN") or "")
-    destination = _json_object(body)
-    if _is_destination(destination):
+    failure = _json_object(body)
+    if is_failure_event(failure):
         return draft_of_failure(
-            destination, queue=queue, handler_ref=handler_ref, now=now, source=source
+            failure, queue=queue, handler_ref=handler_ref, now=now, source=source
         )
     attributes = _attributes(message.get("messageAttributes"))
     return Draft(
         queue=queue,
         handler_ref=handler_ref,
         payload=_utf8(body),
-        content_type=JSON if _is_json(body) else TEXT,
-        key=message_id,
-        headers=_headers(attributes, source),
+        options={
+            "key": message_id,
+            "headers": _headers(attributes, source),
+            "content_type": JSON if _is_json(body) else TEXT,
+            "concurrency_key": group_of(message),
+        },
         own_headers=False,
-        concurrency_key=group_of(message),
         attempts=_dead_letter_attempts(attributes, now),
     )
 
 
 def group_of(message: Mapping[str, Any]) -> str | None:
-    """The group whose order a FIFO queue keeps. One of a standard queue is for fairness, and orders
-    nothing.
+    """The group whose order a FIFO queue keeps; None in a standard queue, whose groups are for
+    fairness and have no order.
     """
     system = message.get("attributes")
     if not isinstance(system, Mapping) or not str(message.get("eventSourceARN") or "").endswith(
@@ -76,69 +83,60 @@ def group_of(message: Mapping[str, Any]) -> str | None:
 def draft_of_failure(
     record: object, *, queue: str, handler_ref: str, now: datetime, source: str | None = None
 ) -> Draft:
-    """A failed asynchronous invocation, as Lambda's on-failure destination gets it."""
-    told = _mapping("record", record)
-    request = _mapping("requestContext", told.get("requestContext"))
-    if "requestPayload" not in told:
+    """The draft of a failed asynchronous invocation, from its on-failure event."""
+    failure = _mapping("record", record)
+    request = _mapping("requestContext", failure.get("requestContext"))
+    if "requestPayload" not in failure:
         raise InputInvalid("requestPayload", "is missing")
     return Draft(
         queue=queue,
         handler_ref=handler_ref,
-        payload=event_bytes(told["requestPayload"]),
-        content_type=JSON,
-        key=_text(request, "requestId"),
-        headers=_headers({}, source or str(request.get("functionArn") or "")),
+        payload=event_bytes(failure["requestPayload"]),
+        options={
+            "key": _text(request, "requestId"),
+            "headers": _headers({}, source or str(request.get("functionArn") or "")),
+            "content_type": JSON,
+        },
         own_headers=False,
-        attempts=(_failed_invocation(told, now),),
+        attempts=(_failed_invocation(failure, now),),
     )
 
 
-def is_destination_record(event: object) -> bool:
+def is_failure_event(event: object) -> bool:
     """Whether an event is what Lambda sends to an on-failure destination."""
-    return isinstance(event, Mapping) and _is_destination(event)
-
-
-def _is_destination(told: Mapping[str, Any] | None) -> bool:
     return (
-        told is not None
-        and isinstance(told.get("requestContext"), Mapping)
-        and "requestPayload" in told
+        isinstance(event, Mapping)
+        and isinstance(event.get("requestContext"), Mapping)
+        and "requestPayload" in event
     )
 
 
-def _failed_invocation(told: Mapping[str, Any], now: datetime) -> Attempt:
-    at = _moment(told.get("timestamp"), now)
-    payload = told.get("responsePayload")
+def _failed_invocation(failure: Mapping[str, Any], now: datetime) -> Attempt:
+    payload = failure.get("responsePayload")
     if isinstance(payload, Mapping):
         error = reported_error(event_bytes(payload))
-    else:  # it was never run, or not to its end: throttled, too old
-        request = told.get("requestContext")
+    else:  # the function did not run, or not to its end: throttled, or the event was too old
+        request = failure.get("requestContext")
         condition = request.get("condition") if isinstance(request, Mapping) else None
-        error = reported_error(
-            event_bytes({"errorType": f"lambda.{condition}", "errorMessage": "it was not answered"})
-        )
-    return Attempt(
-        attempt_no=1, started_at=at, finished_at=at, outcome=Outcome.RETRYABLE_FAILURE, error=error
-    )
+        error = _lambda_error(str(condition), "it was not answered")
+    return _first_attempt(error, _moment(failure.get("timestamp"), now))
 
 
 def _dead_letter_attempts(attributes: Mapping[str, str], now: datetime) -> tuple[Attempt, ...]:
-    """What Lambda's own dead-letter queues say about the failure, in attributes of the message."""
+    """The failure that Lambda describes in the attributes of a dead-letter queue's message."""
     if not {"RequestID", "ErrorCode", "ErrorMessage"} <= set(attributes):
         return ()
-    told = {
-        "errorType": f"lambda.{attributes['ErrorCode']}",
-        "errorMessage": attributes["ErrorMessage"],
-    }
-    error = reported_error(event_bytes(told))
-    return (
-        Attempt(
-            attempt_no=1,
-            started_at=now,
-            finished_at=now,
-            outcome=Outcome.RETRYABLE_FAILURE,
-            error=error,
-        ),
+    error = _lambda_error(attributes["ErrorCode"], attributes["ErrorMessage"])
+    return (_first_attempt(error, now),)
+
+
+def _lambda_error(kind: str, message: str) -> AttemptError:
+    return reported_error(event_bytes({"errorType": f"lambda.{kind}", "errorMessage": message}))
+
+
+def _first_attempt(error: AttemptError, at: datetime) -> Attempt:
+    return Attempt(
+        attempt_no=1, started_at=at, finished_at=at, outcome=Outcome.RETRYABLE_FAILURE, error=error
     )
 
 
@@ -153,7 +151,7 @@ def _headers(attributes: Mapping[str, str], source: str) -> dict[str, str]:
 
 
 def _attributes(given: object) -> dict[str, str]:
-    """A message's attributes that are text; binary ones have no place in a header."""
+    """A message's text attributes; headers are text, so binary ones are left out."""
     if not isinstance(given, Mapping):
         return {}
     values = {
@@ -170,8 +168,8 @@ def _mapping(name: str, value: object) -> Mapping[str, Any]:
     return value
 
 
-def _text(told: Mapping[str, Any], name: str) -> str:
-    value = told.get(name)
+def _text(record: Mapping[str, Any], name: str) -> str:
+    value = record.get(name)
     if not isinstance(value, str):
         raise InputInvalid(
             name, "is missing" if value is None else f"must be text, not {type(value).__name__}"
@@ -209,9 +207,12 @@ def _moment(value: object, now: datetime) -> datetime:
         return now
 
 
-def event_bytes(told: object) -> bytes:
-    """What an event says, as compact JSON. Raises InputInvalid for what UTF-8 or JSON can't carry."""
+def event_bytes(event: object) -> bytes:
+    """An event, or a part of one, as compact JSON.
+
+    Raises InputInvalid for values that JSON or UTF-8 can't carry.
+    """
     try:
-        return encode_json(told)
+        return encode_json(event)
     except ValueError as problem:
         raise InputInvalid("event", str(problem)) from None

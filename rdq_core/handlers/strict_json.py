@@ -1,8 +1,8 @@
-"""JSON of exactly one type: what a typed task takes and gives.
+"""JSON of exactly one type: the input and output of typed tasks.
 
-Text is no number and a number no text; missing fields, trailing data, NaN and numbers beyond any
-float are refused, and so are unknown fields, however deep, unless a reader is told to let them
-pass.
+No value is converted: text isn't accepted as a number, nor a number as text. Missing fields,
+trailing data, NaN and numbers that no float can hold are refused; unknown fields too, at any depth,
+unless the reader ignores them.
 """
 
 from typing import Any, Literal
@@ -12,8 +12,9 @@ from rdq_core.handlers.encoding import encode_json, refuse_lost_numbers
 
 
 class StrictJson:
-    """The JSON of one annotation, its schema built once. ConfigInvalid, naming `path`, when there
-    can be none.
+    """Reads and writes the JSON of one annotation.
+
+    Raises ConfigInvalid, naming `path`, for a type without a JSON form.
     """
 
     def __init__(self, path: str, annotation: Any) -> None:
@@ -21,8 +22,9 @@ class StrictJson:
         self._adapter = adapter_of(path, annotation)
 
     def encode(self, value: object) -> bytes:
-        """The value as JSON that `decode` reads. ValueError, with words for an error's message, if
-        there is none.
+        """The value as JSON that `decode` accepts.
+
+        Raises ValueError, with the predicate of an error message, when there is none.
         """
         from pydantic_core import PydanticSerializationError
 
@@ -39,14 +41,15 @@ class StrictJson:
         return content
 
     def decode(
-        self, content: bytes, *, unknown_fields: Literal["refuse", "let pass"] = "refuse"
+        self, content: bytes, *, unknown_fields: Literal["refuse", "ignore"] = "refuse"
     ) -> Any:
-        """The value of JSON bytes. ValueError, with words for an error's message, when they don't
-        fit.
+        """The value of JSON bytes.
+
+        Raises ValueError, with the predicate of an error message, when they don't fit.
         """
         from pydantic import ValidationError
 
-        read_json(content)  # pydantic would let NaN and infinities pass
+        read_json(content)  # pydantic accepts NaN and infinities
         try:
             return self._adapter.validate_json(
                 content, strict=True, extra="forbid" if unknown_fields == "refuse" else None

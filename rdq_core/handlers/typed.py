@@ -1,13 +1,22 @@
-"""Typed tasks: a function with its name, its queue, and the types that go in and come out.
+"""Typed tasks: a function with its name, its queue, and the types of its input and output.
 
-A definition is code, never data: only what `task` has made is one, and a stored task can select it
-by name alone.
+A definition is code, never data: only `task` makes one, and a stored task selects it by name alone.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from datetime import datetime, timedelta
-from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeVar, overload
+from datetime import timedelta
+from typing import (
+    Any,
+    Final,
+    Generic,
+    Literal,
+    NoReturn,
+    Protocol,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from rdq_core.config.effective import effective
 from rdq_core.domain import limits
@@ -16,40 +25,51 @@ from rdq_core.domain.outcome import OutcomeMapper
 from rdq_core.domain.task import Task
 from rdq_core.engine.context import TaskContext
 from rdq_core.engine.ports import Handler
-from rdq_core.engine.submit import Receipt
+from rdq_core.engine.submit import (
+    Receipt,
+    SubmitOptions,
+    TypedSubmitOptions,
+    refuse_unknown,
+)
 from rdq_core.errors import ConfigInvalid, InputInvalid, OutputInvalid, TaskNotFound
+from rdq_core.handlers.detached import detached_context
 from rdq_core.handlers.encoding import JSON
 from rdq_core.handlers.new_task import NewTask
 from rdq_core.handlers.policy import Retry, layer_of
 from rdq_core.handlers.results import TaskResult, result_of
 from rdq_core.handlers.signature import Signature, read_signature
 from rdq_core.handlers.strict_json import StrictJson
-from rdq_core.handlers.trial import trial_context
 
 I = TypeVar("I")  # noqa: E741 - input and output
 O = TypeVar("O")  # noqa: E741 - the same
 
-_MADE_BY_TASK: Final = object()
+_MAKER_TOKEN: Final = object()
 
 
-class Tasks(Protocol):
+class SubmitsTasks(Protocol):
     """What a definition needs of an `Rdq`."""
 
-    def send(self, task: NewTask, *, of: "TaskDefinition[Any, Any] | None" = None) -> Receipt:
-        """Submit a task, of a definition when one is given."""
+    def submit(
+        self, queue: str, handler_ref: str, payload: object, **options: Unpack[SubmitOptions]
+    ) -> Receipt:
+        """See `Rdq.submit`."""
         ...
 
     def get(self, task_id: str, /) -> Task:
         """The task of an id. Raises TaskNotFound."""
         ...
 
+    def _refuse_unregistered(self, handler_ref: str) -> None:
+        """Raise NotRegistered for a definition that the application's registry doesn't have."""
+        ...
+
 
 class TaskDefinition(Generic[I, O]):
-    """A typed task, made by `task`. It is no function any more: `run` calls it, `submit` lets rdq
-    call it.
+    """A typed task, made by `task`. It replaces the function: `run` calls it here, `submit` makes
+    rdq call it.
 
-    `name` is its handler ref, `queue` where it is submitted unless told otherwise, `version` what
-    submits pin. `options` are what it was defined with, as a layer of its queue's configuration,
+    `name` is its handler ref, `queue` the queue of its submits, `version` the handler version that
+    they pin. `options` are retry, timeout and retention as a layer of the queue's configuration.
     `function` is the function itself.
     """
 
@@ -65,15 +85,13 @@ class TaskDefinition(Generic[I, O]):
         strict_input: bool,
         outcome: OutcomeMapper | None,
     ) -> None:
-        if made is not _MADE_BY_TASK:
-            raise _not_ours(self)
+        if made is not _MAKER_TOKEN:
+            raise _not_a_definition(self)
         self.name, self.queue, self.version, self.options = name, queue, version, options
         self.function = signature.function
         self._made = made
         self._signature = signature
-        self._unknown_fields: Literal["refuse", "let pass"] = (
-            "refuse" if strict_input else "let pass"
-        )
+        self._unknown_fields: Literal["refuse", "ignore"] = "refuse" if strict_input else "ignore"
         self._input = StrictJson(f"tasks.{name}.input", signature.annotation)
         self._output = StrictJson(
             f"tasks.{name}.output", Any if signature.output is None else signature.output
@@ -87,76 +105,42 @@ class TaskDefinition(Generic[I, O]):
 
     def submit(
         self,
-        rdq: Tasks,
+        rdq: SubmitsTasks,
         value: I,
         *,
         queue: str | None = None,
-        id: str | None = None,  # noqa: A002 - the field's own name
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        run_at: datetime | None = None,
-        delay: str | timedelta | None = None,
-        concurrency_key: str | None = None,
-        target: str | None = None,
-        requested_by: str | None = None,
+        **options: Unpack[TypedSubmitOptions],
     ) -> Receipt:
-        """Keep this call until it has succeeded or rests in the DLQ; see `Rdq.submit` for the
-        options.
+        """Store this call as a task; see `Rdq.submit` for the options and errors.
 
-        The value is checked against the input's type first: a wrong type, a missing or an unknown
-        field, NaN and what is over 1 MiB are InputInvalid, and nothing was stored. The task is
-        pinned to the definition's version.
+        `queue` is another queue than the definition's. The value is checked against the input's
+        type first: a wrong type, a missing or an unknown field, NaN, and more than 1 MiB raise
+        InputInvalid, and nothing was stored. The task is pinned to the definition's version.
         """
-        task = self.new(
-            value,
-            queue=queue,
-            id=id,
-            key=key,
-            headers=headers,
-            run_at=run_at,
-            delay=delay,
-            concurrency_key=concurrency_key,
-            target=target,
-            requested_by=requested_by,
-        )
-        return rdq.send(task, of=self)
+        refuse_unknown("submit", options, TypedSubmitOptions.__optional_keys__)
+        task = self.new(value, queue=queue, **options)
+        rdq._refuse_unregistered(self.name)  # noqa: SLF001 - for typed tasks, not for users
+        return rdq.submit(task.queue, task.handler_ref, task.payload, **task.options)
 
     def new(
-        self,
-        value: I,
-        *,
-        queue: str | None = None,
-        id: str | None = None,  # noqa: A002 - the field's own name
-        key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        run_at: datetime | None = None,
-        delay: str | timedelta | None = None,
-        concurrency_key: str | None = None,
-        target: str | None = None,
-        requested_by: str | None = None,
+        self, value: I, *, queue: str | None = None, **options: Unpack[TypedSubmitOptions]
     ) -> NewTask:
-        """The call as a value, checked as by `submit`, for `Rdq.submit_many`."""
+        """The call as a value, checked as by `submit`, for `Rdq.submit_many` and outboxes."""
+        refuse_unknown("new", options, TypedSubmitOptions.__optional_keys__)
         return NewTask(
             self.queue if queue is None else queue,
             self.name,
             self._encoded(value),
-            id=id,
-            key=key,
-            headers=headers,
             content_type=JSON,
             handler_version=self.version,
-            run_at=run_at,
-            delay=delay,
-            concurrency_key=concurrency_key,
-            target=target,
-            requested_by=requested_by,
+            **options,
         )
 
-    def result(self, rdq: Tasks, task_id: str) -> TaskResult[O]:
-        """How far the task has got, and its output.
+    def result(self, rdq: SubmitsTasks, task_id: str) -> TaskResult[O]:
+        """The task's status and output.
 
-        Raises TaskNotFound when there is none or it is another definition's, and OutputInvalid when
-        the stored output doesn't fit this definition any more.
+        Raises TaskNotFound when the task doesn't exist or is another definition's, and
+        OutputInvalid when the stored output no longer fits this definition.
         """
         task = rdq.get(task_id)
         if task.handler_ref != self.name:
@@ -166,12 +150,14 @@ class TaskDefinition(Generic[I, O]):
         return result_of(task, self._output.decode)
 
     def run(self, value: I, ctx: TaskContext | None = None) -> O:
-        """Call the plain function, here and now: for tests. Without a context it gets one that
-        nothing cancels.
+        """Call the function in this thread: for tests. Without `ctx` it gets a context that is
+        never cancelled.
 
-        An async function is run to its end; inside a running event loop await `function` instead.
+        An async function is run to its end; inside a running event loop, await `function` instead.
         """
-        context = trial_context(self.name, self.queue, self._encoded(value)) if ctx is None else ctx
+        context = (
+            detached_context(self.name, self.queue, self._encoded(value)) if ctx is None else ctx
+        )
         returned: O
         if self._signature.is_async:
             returned = asyncio.run(self._signature.call(value, context))
@@ -186,7 +172,7 @@ class TaskDefinition(Generic[I, O]):
 
     @property
     def handler(self) -> Handler:
-        """What the engine calls."""
+        """The handler as the engine calls it."""
         return Handler(
             ref=self.name,
             version=self.version,
@@ -212,7 +198,7 @@ class TaskDefinition(Generic[I, O]):
             raise InputInvalid("payload", str(problem), task_id=task.id) from None
 
     def _encode_output(self, value: Any) -> Result:
-        """What the handler returned; None is an output as well."""
+        """The handler's return value as a result; None is an output too, stored as `null`."""
         try:
             return Result(content=self._output.encode(value), content_type=JSON)
         except ValueError as problem:
@@ -220,7 +206,7 @@ class TaskDefinition(Generic[I, O]):
 
 
 class Define(Protocol):
-    """Makes the definition of a function."""
+    """The decorator that `task` returns: plain or async, of (input) or (input, ctx)."""
 
     @overload
     def __call__(
@@ -247,17 +233,19 @@ def task(
     strict_input: bool = True,
     outcome: OutcomeMapper | None = None,
 ) -> Define:
-    """Define a typed task of the decorated function of (input) or (input, ctx), plain or async.
+    """Define a typed task: decorates a plain or async function of (input) or (input, ctx).
 
-    Input and output are strict JSON of their annotations. Unknown fields are refused at submit and
-    when a task is run, so adding a field to the input means deploying the consumers first;
-    `strict_input=False` lets consumers pass over fields that they don't know. Submits pin
-    `version`.
+    Input and output are strict JSON of their annotations. A submit refuses unknown fields, and so
+    does the handler: to add a field to the input, deploy the consumers first. With
+    `strict_input=False` handlers ignore unknown fields. Submits pin `version`.
 
-    `retry` (all of it, jitter 0 unless said), `timeout` of an attempt and `retention` of the ended
-    task, dead ones included, count on hosts that have registered the definition, wherever the
-    queue's configuration doesn't say otherwise. Raises ConfigInvalid for a bad or reserved name, a
-    function that can't be called with the input, and options out of range.
+    `retry` (a whole policy), `timeout` of one attempt and `retention` of the ended task, dead ones
+    included, apply on hosts that have registered the definition, unless the queue's configuration
+    says otherwise. `outcome` maps what the function returned or raised to an outcome, and overrules
+    every other rule.
+
+    Raises ConfigInvalid for an invalid or reserved name, a function that can't be called with the
+    input, and options out of range.
     """
     path = f"tasks.{name}"
     _check_names(path, name=name, queue=queue, version=version)
@@ -268,10 +256,10 @@ def task(
         signature = read_signature(path, function)
         if signature.annotation is None:
             raise ConfigInvalid(
-                f"{path}.input", "has no annotation: a typed task says what it takes"
+                f"{path}.input", "has no annotation: annotate the input with its type"
             )
         return TaskDefinition(
-            _MADE_BY_TASK,
+            _MAKER_TOKEN,
             name=name,
             queue=queue,
             version=version,
@@ -284,10 +272,10 @@ def task(
     return define
 
 
-def made_by_task(value: object) -> TaskDefinition[Any, Any]:
-    """The value, when it is a definition. ConfigInvalid for anything else, whatever it looks like."""
-    if type(value) is not TaskDefinition or getattr(value, "_made", None) is not _MADE_BY_TASK:
-        raise _not_ours(value)
+def check_definition(value: object) -> TaskDefinition[Any, Any]:
+    """The value, if `task` made it. Raises ConfigInvalid for anything else, look-alikes too."""
+    if type(value) is not TaskDefinition or getattr(value, "_made", None) is not _MAKER_TOKEN:
+        raise _not_a_definition(value)
     return value
 
 
@@ -301,7 +289,7 @@ def _check_names(path: str, *, name: object, queue: object, version: object) -> 
         raise ConfigInvalid(f"{path}.{refusal.field}", refusal.problem) from None
 
 
-def _not_ours(value: object) -> ConfigInvalid:
+def _not_a_definition(value: object) -> ConfigInvalid:
     return ConfigInvalid(
-        "tasks", f"a {type(value).__name__} is no definition: only what rdq_core.task makes is one"
+        "tasks", f"a {type(value).__name__} is no definition: only rdq_core.task makes one"
     )

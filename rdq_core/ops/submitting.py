@@ -1,7 +1,7 @@
-"""Submitting many drafts: a run of them at a time, answered in their order, the bad ones listed and
-not in the way.
+"""Submitting the lines of a file, in batches, with a report of what was stored and refused.
 
-The invariant: what is reported as submitted is stored, and of a refused draft nothing is.
+The invariant: what is reported as submitted is stored; of a refused line nothing is stored, unless
+storage failed for it.
 """
 
 from collections import deque
@@ -25,9 +25,7 @@ _REFUSALS: Final = (InputInvalid, QueueNotFound, TaskConflict)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A draft with the number of the line that it came from, or why that line is none. The number
-    is None where there was no file.
-    """
+    """A line of a file: its number, and its draft or the error that it has instead."""
 
     number: int | None
     draft: Draft | RdqError
@@ -35,7 +33,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A stored task. `created` is False when it was there already."""
+    """A stored task and its line, None outside a file. `created` is False when the task had already
+    been submitted.
+    """
 
     id: str
     created: bool
@@ -44,7 +44,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A line of which nothing was stored. `field` is None where no single value is to blame."""
+    """A refused line. `field` is None where the problem is not in a single value."""
 
     line: int | None
     code: str
@@ -54,8 +54,10 @@ class Rejected:
 
 @dataclass(slots=True)
 class BulkReport:
-    """What became of each line, in order. `stopped_by` is set when storage failed: the lines after
-    the last one listed were not submitted.
+    """The stored and the refused lines, each in their order.
+
+    `stopped_by` is the error of a storage failure: lines after the last listed one were not
+    submitted.
     """
 
     submitted: list[Submitted] = field(default_factory=list)
@@ -76,11 +78,11 @@ class BulkSubmitter:
         atomic: bool = False,
         on_progress: Callable[[int], None] | None = None,
     ) -> BulkReport:
-        """Store what can be stored. With `atomic` every line is checked first, and one bad line
-        keeps all of them out.
+        """Store the tasks of valid lines. With `atomic` every line is checked first, and nothing is
+        stored when one is refused.
 
-        A failure of storage ends it: its lines are rejected, and `stopped_by` tells. `on_progress`
-        is called with the number of lines that are done.
+        A failure of storage ends the submit: the batch's failed lines are rejected, and
+        `stopped_by` is set. `on_progress` is called with the number of lines done so far.
         """
         if atomic:
             lines = list(lines)
@@ -89,12 +91,12 @@ class BulkSubmitter:
             )
             if report.rejected:
                 return report
-        return self._submit_all(lines, on_progress or _nobody)
+        return self._submit_all(lines, on_progress or _no_progress)
 
     def _submit_all(self, lines: Iterable[Line], on_progress: Callable[[int], None]) -> BulkReport:
         report, numbers = BulkReport(), deque[int | None]()
-        for run in self._submitter.submit_many(_remembered(lines, numbers)):
-            for answer in run:
+        for batch in self._submitter.submit_many(_drafts(lines, numbers)):
+            for answer in batch:
                 _add(report, numbers.popleft(), answer)
                 on_progress(len(report.submitted) + len(report.rejected))
             if report.stopped_by is not None:
@@ -111,7 +113,8 @@ class BulkSubmitter:
         return None
 
 
-def _remembered(lines: Iterable[Line], numbers: deque[int | None]) -> Iterator[Draft | RdqError]:
+def _drafts(lines: Iterable[Line], numbers: deque[int | None]) -> Iterator[Draft | RdqError]:
+    """The lines' drafts; `numbers` gets the numbers of those that are not answered yet."""
     for line in lines:
         numbers.append(line.number)
         yield line.draft
@@ -127,7 +130,7 @@ def _add(report: BulkReport, number: int | None, answer: Submission | RdqError) 
 
 
 def rejection(line: int | None, error: RdqError) -> Rejected:
-    """Why a line was refused: the field and the message, never the value."""
+    """The report of a refused line: the field and the message, never the value."""
     field_name = error.field if isinstance(error, InputInvalid) else None
     if isinstance(error, QueueNotFound):
         field_name = "queue"
@@ -139,5 +142,5 @@ def rejection(line: int | None, error: RdqError) -> Rejected:
     )
 
 
-def _nobody(_done: int) -> None:
-    """Progress that nobody watches."""
+def _no_progress(_done: int) -> None:
+    """What is called in place of an `on_progress` that was not given."""

@@ -1,18 +1,17 @@
-"""The intake function: what other services deliver becomes tasks.
+"""The intake function: events of other services become tasks.
 
     SQS, and its dead-letter queues    each record, with a partial batch answer
     Lambda on-failure destination      the failed event, its error as the first attempt
     EventBridge                        an event that a rule matched
     {"submit": {...}}                  a task object, as from EventBridge Scheduler or any caller
 
-The same record is the same task however often it comes, and a record that is refused keeps no other
-one out, but for those behind it in its group of a FIFO queue.
+The invariant: the same record is the same task, however often it is delivered. A refused record
+doesn't stop the others, except those behind it in its group of a FIFO queue.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
 from typing import Any, Final
 
 from rdq_core.domain import ids, limits
@@ -25,14 +24,14 @@ from rdq_core.handlers.sources import (
     draft_of_message,
     event_bytes,
     group_of,
-    is_destination_record,
+    is_failure_event,
     records_of,
 )
-from rdq_core.ops.lines import task_lines
+from rdq_core.ops.lines import draft_of_object
 from rdq_core.runtime.hosting import FunctionHost
 
 ROUTES: Final = "RDQ_INTAKE_ROUTES"
-"""The environment variable that says where what comes from a source goes: JSON, as in
+"""The environment variable that routes sources to queues and handlers, in JSON:
 `{"arn:aws:sqs:...:orders": {"queue": "billing", "handler_ref": "charge"}, "*": {...}}`; `*` is any
 other source.
 """
@@ -43,32 +42,34 @@ _Answer = Submission | RdqError | None
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The queue and the handler of what comes from a source."""
+    """The queue and the handler for a source's records."""
 
     queue: str
     handler_ref: str
 
 
 class IntakeFunction:
-    """Stores what events bring."""
+    """Stores the tasks of events."""
 
     def __init__(self, host: FunctionHost) -> None:
         self._parts = host.parts
         self._routes = _routes(host.environ.get(ROUTES) or "{}")
 
     def take(self, event: Any, request_id: str | None = None) -> dict[str, Any]:
-        """The partial batch answer of an SQS batch, else the receipt. Raises for a single event
-        that is refused, so that whoever sent it keeps it; a batch's refusals are told, and stay in
-        SQS.
+        """Store an event's tasks. Returns the partial batch answer of an SQS batch, else a receipt.
 
-        `request_id` is the invocation's, which Lambda keeps when it tries again: a submit without
-        an id and a key is one task then too. None: each call of such a submit is a task of its own.
+        A single event that is refused raises, so that its sender keeps it. Refused records of a
+        batch go to the error listeners and stay in SQS. `request_id` is the invocation's, which
+        Lambda repeats when it tries again, so that a submit without id and key is still one task;
+        with None each call of such a submit is another task.
         """
         if isinstance(event, Mapping) and isinstance(event.get("Records"), list):
             return self._take_batch(records_of(event))
         draft = self._draft_of(event)
-        if draft.id is None and draft.key is None and request_id is not None:
-            draft = replace(draft, id=ids.derive_id(draft.queue, f"rdq.invocation {request_id}"))
+        has_id = draft.options.get("id") is not None or draft.options.get("key") is not None
+        if not has_id and request_id is not None:
+            task_id = ids.derive_id(draft.queue, f"rdq.invocation {request_id}")
+            draft = replace(draft, options={**draft.options, "id": task_id})
         submission = self._parts.submitter().submit(draft)
         return {
             "id": submission.task.id,
@@ -79,37 +80,42 @@ class IntakeFunction:
     def _take_batch(self, records: list[Any]) -> dict[str, Any]:
         drafts = [self._draft_or_refusal(record) for record in records]
         groups = [group_of(record) if isinstance(record, Mapping) else None for record in records]
-        answers = self._stored_in_order(drafts, groups) if any(groups) else self._stored(drafts)
-        kept = [
-            self._is_kept(record, answer) for record, answer in zip(records, answers, strict=True)
+        answers = self._store_in_order(drafts, groups) if any(groups) else self._store(drafts)
+        stored = [
+            self._is_stored(record, answer) for record, answer in zip(records, answers, strict=True)
         ]
         stays = [
-            _id_of(record) for record, is_kept in zip(records, kept, strict=True) if not is_kept
+            _id_of(record)
+            for record, is_stored in zip(records, stored, strict=True)
+            if not is_stored
         ]
-        # An answer with an id that isn't in the batch would fail all of it.
+        # Lambda treats the whole batch as failed when an id of the answer isn't in it.
         return {"batchItemFailures": [{"itemIdentifier": each} for each in stays if each]}
 
-    def _stored(self, drafts: list[Draft | RdqError]) -> Sequence[Submission | RdqError]:
-        return [answer for run in self._parts.submitter().submit_many(drafts) for answer in run]
+    def _store(self, drafts: list[Draft | RdqError]) -> Sequence[Submission | RdqError]:
+        batches = self._parts.submitter().submit_many(drafts)
+        return [answer for batch in batches for answer in batch]
 
-    def _stored_in_order(
+    def _store_in_order(
         self, drafts: list[Draft | RdqError], groups: list[str | None]
     ) -> Sequence[_Answer]:
-        """One after the other, so that each is due after the one before. Behind a record of a FIFO
-        queue's group that stays, the group's others stay too: None.
+        """Store one draft after the other, so that each is due after the one before.
+
+        When a record of a FIFO queue's group stays in SQS, the later ones of the group stay too;
+        their answer is None.
         """
         answers: list[_Answer] = []
         blocked: set[str | None] = set()
         for draft, group in zip(drafts, groups, strict=True):
-            answer = None if group in blocked else self._stored([draft])[0]
+            answer = None if group in blocked else self._store([draft])[0]
             answers.append(answer)
             if group is not None and not isinstance(answer, Submission):
                 blocked.add(group)
         return answers
 
-    def _is_kept(self, record: Any, answer: _Answer) -> bool:
+    def _is_stored(self, record: Any, answer: _Answer) -> bool:
         if isinstance(answer, RdqError):
-            self._parts.on_error(answer, where=f"taking in record {_id_of(record)}")
+            self._parts.on_error(answer, where=f"storing record {_id_of(record)}")
         return isinstance(answer, Submission)
 
     def _draft_or_refusal(self, record: object) -> Draft | RdqError:
@@ -120,34 +126,30 @@ class IntakeFunction:
             return draft_of_message(
                 record, queue=route.queue, handler_ref=route.handler_ref, now=now
             )
-        except RdqError as refused:
-            return refused
+        except RdqError as refusal:
+            return refusal
 
     def _draft_of(self, event: Any) -> Draft:
         if not isinstance(event, Mapping):
             raise InputInvalid("event", f"must be an object, not {type(event).__name__}")
         if "submit" in event:
-            return self._stated(event["submit"])
-        if is_destination_record(event):
+            return draft_of_object(event["submit"], Draft(queue="", handler_ref="", payload=b""))
+        if is_failure_event(event):
             route = self._route(str(event["requestContext"].get("functionArn") or ""))
             now = self._parts.clock.now()
             return draft_of_failure(
                 event, queue=route.queue, handler_ref=route.handler_ref, now=now
             )
         if "detail-type" in event and "id" in event:
-            return self._matched(event)
+            return self._draft_of_matched(event)
         raise InputInvalid(
-            "event", "is none that the intake knows", hint='{"submit": {...}} stores a task'
+            "event",
+            "is of no source that the intake knows",
+            hint='to store one task, send {"submit": {...}}',
         )
 
-    def _stated(self, task: object) -> Draft:
-        template = Draft(queue="", handler_ref="", payload=b"")
-        (line,) = task_lines(BytesIO(event_bytes(task)), template, clock=self._parts.clock)
-        if isinstance(line.draft, RdqError):
-            raise line.draft
-        return line.draft
-
-    def _matched(self, event: Mapping[str, Any]) -> Draft:
+    def _draft_of_matched(self, event: Mapping[str, Any]) -> Draft:
+        """The draft of an event that an EventBridge rule matched: all of it is the payload."""
         resources = event.get("resources")
         source = (
             str(resources[0])
@@ -159,14 +161,16 @@ class IntakeFunction:
             queue=route.queue,
             handler_ref=route.handler_ref,
             payload=event_bytes(dict(event)),
-            content_type=JSON,
-            key=str(event["id"]),
-            headers={"rdq.source": source} if source else {},
+            options={
+                "key": str(event["id"]),
+                "headers": {"rdq.source": source} if source else {},
+                "content_type": JSON,
+            },
             own_headers=False,
         )
 
     def _route(self, source: str) -> Route:
-        """Where a source's records go. A function's ARN may be named without its version or alias."""
+        """The route of a source. A function may be named without its version or alias."""
         whole = source.split(":")
         bare = ":".join(whole[:7]) if ":function:" in source else source
         for name in (source, bare, _ANY):

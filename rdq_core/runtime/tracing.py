@@ -1,6 +1,6 @@
-"""The current trace as a W3C `traceparent`, so that a task's attempts belong to its submitter's.
+"""The current trace as a W3C `traceparent`: the attempts of a submitted task belong to it.
 
-OpenTelemetry is used if the application has imported it; rdq never imports it.
+OpenTelemetry is used only if the application has loaded it; rdq never loads it.
 """
 
 import os
@@ -12,37 +12,26 @@ from typing import Final
 from rdq_core.engine.context import current_delivery
 
 _XRAY_VARIABLE: Final = "_X_AMZN_TRACE_ID"
-"""Set by Lambda for each invocation."""
+"""Lambda sets it for each invocation."""
 _XRAY_ROOT = re.compile("(?:^|;)Root=1-([0-9a-f]{8})-([0-9a-f]{24})(?:;|$)")
 _XRAY_PARENT = re.compile("(?:^|;)Parent=([0-9a-f]{16})(?:;|$)")
 
 
 def current_traceparent() -> str | None:
-    """The current span's, else the one of the task being delivered, else the Lambda invocation's
-    X-Ray trace; None if there is none.
+    """The current OpenTelemetry span's, else that of the task being delivered, else the Lambda
+    invocation's X-Ray trace; None without any.
     """
-    return _of_open_telemetry() or _of_delivery() or of_xray(os.environ)
-
-
-def _of_open_telemetry() -> str | None:
-    trace = sys.modules.get("opentelemetry.trace")
-    if trace is None:
-        return None
-    span = trace.get_current_span().get_span_context()
-    return (
-        f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
-        if span.is_valid
-        else None
-    )
-
-
-def _of_delivery() -> str | None:
+    if (trace := sys.modules.get("opentelemetry.trace")) is not None:
+        span = trace.get_current_span().get_span_context()
+        if span.is_valid:
+            return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
     delivery = current_delivery()
-    return None if delivery is None else delivery.task.headers.get("traceparent")
+    given = None if delivery is None else delivery.task.headers.get("traceparent")
+    return given or of_xray(os.environ)
 
 
 def of_xray(environ: Mapping[str, str]) -> str | None:
-    """The X-Ray trace as a `traceparent`: the same trace id without dashes, the same parent."""
+    """X-Ray's trace header as a `traceparent`: its trace id without dashes, the same parent."""
     header = environ.get(_XRAY_VARIABLE, "")
     root, parent = _XRAY_ROOT.search(header), _XRAY_PARENT.search(header)
     if root is None or parent is None:

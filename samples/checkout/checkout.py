@@ -1,6 +1,4 @@
-"""A checkout that stays open while the bank is down: the charge is made now, or kept and made
-later.
-"""
+"""A checkout that works while the bank is down: it charges now, or stores the charge for later."""
 
 from typing import Any, Protocol
 
@@ -15,12 +13,12 @@ class Bank(Protocol):
     """The bank as the checkout needs it."""
 
     def charge(self, order_id: str, amount: int) -> str:
-        """Charge once for an order, however often it is asked, and answer the payment's number."""
+        """Charge once for an order, however often this is called. Returns the payment's number."""
         ...
 
 
 class Checkout:
-    """The checkout of one process. `registry` is for the workers, which charge what was kept."""
+    """The checkout of one process. `registry` is for the workers, which make stored charges."""
 
     def __init__(self, rdq: Rdq, bank: Bank) -> None:
         self.bank = bank
@@ -34,10 +32,10 @@ class Checkout:
         self.registry.register(HANDLER, self.charge)
 
     def checkout(self, order: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """The HTTP status, and what the customer is told."""
+        """The HTTP status and the answer to the customer."""
         try:
             outcome = self.charge(order)
-        except ValueError as refusal:  # not in `on`: nothing that a later attempt could mend
+        except ValueError as refusal:  # not in `on`: no later attempt can succeed
             return 422, {"error": str(refusal)}
         match outcome:
             case Done(payment):

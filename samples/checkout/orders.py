@@ -21,7 +21,7 @@ class Orders:
         self.table = table
 
     def place(self, order: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """The HTTP status, and what the customer is told."""
+        """The HTTP status and the answer to the customer."""
         prepared = self.rdq.prepare(
             QUEUE, HANDLER, order, key=order["id"], target=f"order:{order['id']}"
         )
@@ -29,9 +29,8 @@ class Orders:
             self.client.transact_write_items(TransactItems=[self._put(order), *prepared.items])
         except Exception as error:
             match prepared.explain(error).why:
-                case (
-                    Why.COMMITTED | Why.ALREADY_SUBMITTED
-                ):  # the button pressed again, or an answer that was lost
+                # A lost answer, or the button pressed again.
+                case Why.COMMITTED | Why.ALREADY_SUBMITTED:
                     return 202, {"accepted": prepared.id}
                 case Why.YOURS:
                     return 409, {"error": "the order exists, and was not placed here"}

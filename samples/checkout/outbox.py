@@ -1,6 +1,4 @@
-"""An order first and its charge afterwards, where the order's write can't be part of a transaction
-with rdq's.
-"""
+"""An order first, its charge afterwards: for writes that can't share a transaction with rdq's."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -11,16 +9,16 @@ from rdq_core import NewTask, Outbox, Rdq, Registry
 QUEUE = "payments.charge"
 HANDLER = "charge-payment"
 UNDER_WAY: Final = timedelta(minutes=1)
-"""A younger order is left to whoever is placing it just now."""
+"""An order younger than this may still be in `place`, which submits its charge."""
 
 
 class OutboxOrders:
     """The shop's own table of orders: its key is `id`, its index `outbox` has the keys `outbox` and
     `placed_at`.
 
-    An order is written as `pending` and marked `submitted` once its charge is a task. Whatever
-    fails in between, the reconciler of a worker finds it. The business key sees to it that an order
-    that both submit is charged once.
+    An order is written as `pending` and marked `submitted` once its charge is a task. If a failure
+    comes in between, a worker's reconciler submits the charge. The business key makes an order that
+    both of them submit one task.
     """
 
     def __init__(
@@ -42,17 +40,17 @@ class OutboxOrders:
         )
 
     def a_while_ago(self) -> str:
-        """Up to when orders were written that nobody is placing any more."""
+        """The time before which orders were written that are no longer in `place`."""
         return in_text(self.now() - UNDER_WAY)
 
     def place(self, order: dict[str, Any]) -> str:
-        """Write the order, then submit its charge; the task's id. Whatever is raised, a written
-        order is charged.
+        """Write the order, then submit its charge; returns the task's id. A written order is
+        charged even if this raises.
         """
         return self.outbox.submit(self.rdq, self.write(order)).id
 
     def write(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Write the order alone. An order that is there already is refused."""
+        """Write the order alone. Raises for an order that exists."""
         item = {
             "id": {"S": order["id"]},
             "amount": {"N": str(order["amount"])},
@@ -65,18 +63,18 @@ class OutboxOrders:
         return item
 
     def repaired_by(self, registry: Registry) -> None:
-        """Have the workers of this registry submit, before each look for work, what was written and
-        not submitted.
+        """Make the workers of this registry submit the charges of pending orders, before each claim
+        cycle.
         """
         registry.reconciler("orders-without-a-charge")(self.outbox.repair)
 
 
 def in_text(moment: datetime) -> str:
-    """A moment as the index sorts it."""
+    """A moment as text that the index sorts by time."""
     return moment.isoformat(timespec="milliseconds")
 
 
 def charge_of(record: Mapping[str, Any]) -> NewTask:
-    """The charge of an order as it is in the table."""
+    """The charge of an order in the table."""
     order = {"id": record["id"]["S"], "amount": int(record["amount"]["N"])}
     return NewTask(QUEUE, HANDLER, order, key=order["id"])

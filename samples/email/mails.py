@@ -1,4 +1,4 @@
-"""Mail that is sent by a typed task: the types are the contract between who submits and who sends."""
+"""Mail sent by a typed task: its types are the contract between submitter and worker."""
 
 from typing import Protocol
 
@@ -8,22 +8,20 @@ from rdq_core import Abort, Registry, Retry, RetryAfter, TaskContext, task
 
 
 class EmailInput(BaseModel):
-    """A mail, by reference: the text is where `message_id` says, since tasks are no place for
-    private letters.
-    """
+    """A mail by reference: tasks are stored, so its text stays where `message_id` points."""
 
     message_id: str
     to: str
 
 
 class EmailOutput(BaseModel):
-    """What the provider has made of it."""
+    """The provider's receipt."""
 
     provider_id: str
 
 
 class Throttled(Exception):
-    """The provider wants fewer mails. `retry_after` is its own header, in seconds."""
+    """The provider limits our rate. `retry_after` is its header, in seconds."""
 
     def __init__(self, retry_after: str) -> None:
         super().__init__("too many mails")
@@ -31,14 +29,14 @@ class Throttled(Exception):
 
 
 class NoSuchAddress(Exception):
-    """Nobody is there, and nobody will be."""
+    """The address doesn't exist."""
 
 
 class Provider(Protocol):
     """The mail provider."""
 
     def send(self, mail: EmailInput, *, idempotency_key: str) -> str:
-        """Send once for a key, however often it is asked, and answer the provider's own id."""
+        """Send once for a key, however often this is called, and return the provider's id."""
         ...
 
 

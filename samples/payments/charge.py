@@ -1,11 +1,9 @@
-"""A function that was there before rdq, and knows nothing of it: it charges a card, and answers as
-HTTP does.
-"""
+"""An existing function that doesn't use rdq: it charges a card and returns an HTTP response."""
 
 from typing import Any
 
 ANSWERS = {"tok_declined": 402, "tok_outage": 503}
-"""What the bank's test cards lead to. Every other card is charged."""
+"""The statuses of the bank's test cards. Every other card is charged."""
 
 
 def handler(order: dict[str, Any], _context: object) -> dict[str, Any]:

@@ -1,6 +1,4 @@
-"""A consumer of an SQS queue. What it can't handle becomes a task of rdq, instead of coming again
-and again.
-"""
+"""A consumer of an SQS queue. A message that fails becomes a task and leaves the queue."""
 
 from typing import Any
 
@@ -10,7 +8,7 @@ rdq = Rdq.from_env()
 
 
 def fulfil(order: dict[str, Any], ctx: TaskContext) -> str:
-    """Send an order to its warehouse; the slow one does not answer the first time."""
+    """Send an order to its warehouse; the slow one doesn't answer the first time."""
     if order["warehouse"] == "slow" and ctx.attempt_no == 1:
         raise ConnectionError("the warehouse does not answer")
     return f"order {order['id']} goes out from {order['warehouse']}"

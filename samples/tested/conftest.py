@@ -1,4 +1,4 @@
-"""Leads the fixture `local_rdq` to this project's handlers and queues."""
+"""Gives the fixture `local_rdq` this project's handlers and queues."""
 
 from pathlib import Path
 

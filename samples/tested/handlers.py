@@ -1,4 +1,4 @@
-"""A refund that goes through a bank which isn't always there."""
+"""Refunds through a bank that is sometimes unreachable."""
 
 from collections.abc import Callable
 
@@ -8,17 +8,17 @@ registry = Registry(queues=["refunds"])
 
 
 class Declined(Exception):
-    """The bank has looked at it, and won't."""
+    """The bank declines the refund."""
 
 
-def _nobody(*_asked: object) -> str:
+def _not_connected(*_arguments: object) -> str:
     raise ConnectionError("no bank is connected")
 
 
 class Bank:
-    """The way to the bank: set once at start, or by a test."""
+    """The connection to the bank: set once at start, or by a test."""
 
-    refund: Callable[[str, int, str], str] = _nobody
+    refund: Callable[[str, int, str], str] = _not_connected
 
 
 @registry.handler("refund-order")

@@ -1,6 +1,6 @@
 """Delivers webhooks: posts an event to the endpoint of the account that it belongs to.
 
-Run it with `rdq worker handlers` in this folder, `WEBHOOK_RECEIVER` being where the endpoints are.
+Run it with `rdq worker handlers` in this folder; `WEBHOOK_RECEIVER` is the URL of the endpoints.
 """
 
 import json
@@ -25,7 +25,7 @@ def deliver(event: dict[str, Any], ctx: TaskContext) -> dict[str, Any]:
         data=ctx.payload,
         headers={
             "Content-Type": "application/json",
-            # the same for every attempt: the receiver can tell repeats
+            # the same for every attempt, so the receiver can recognise repeats
             "Idempotency-Key": ctx.idempotency_key,
             "X-Attempt": str(ctx.attempt_no),
         },
@@ -34,9 +34,8 @@ def deliver(event: dict[str, Any], ctx: TaskContext) -> dict[str, Any]:
         # as above
         with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:  # noqa: S310
             if answer.headers.get("X-Demo-Crash"):
-                os._exit(
-                    CRASHED
-                )  # stands for what no handler survives: out of memory, a broken native library
+                # Stands for what no handler survives: out of memory, a broken native library.
+                os._exit(CRASHED)
             return receipt_of(answer.read())
     except urllib.error.HTTPError as refusal:
         if refusal.code == 429:  # noqa: PLR2004 - Too Many Requests
@@ -45,7 +44,7 @@ def deliver(event: dict[str, Any], ctx: TaskContext) -> dict[str, Any]:
             ) from refusal
         if refusal.code == 410:  # noqa: PLR2004 - Gone
             raise Abort("endpoint_gone", "the endpoint is gone for good") from refusal
-        raise  # anything else may pass: the queue's policy decides how often to try
+        raise  # may succeed later: the queue's policy decides how often to try
 
 
 def receipt_of(answer: bytes) -> dict[str, Any]:

@@ -85,6 +85,22 @@ def test_a_delay_puts_the_task_off(rdq: Shell) -> None:
     assert task["next_attempt_at"] > task["created_at"]
 
 
+def test_target_and_requester_are_stored(rdq: Shell) -> None:
+    answer = rdq(*ONE, "--payload", "x", "--target", "order:7", "--requested-by", "ann", "--json")
+    task = rdq("task", "get", answer.document["submitted"][0]["id"], "--json").document
+    assert (task["target"], task["requested_by"]) == ("order:7", "ann")
+
+
+@pytest.mark.parametrize(
+    "times", [["--delay", "60"], ["--delay", "1h", "--run-at", "2026-07-20T12:00:00Z"]]
+)
+def test_a_wrong_time_for_a_file_is_reported_once(rdq: Shell, times: list[str]) -> None:
+    answer = rdq("submit", "--tasks", "-", *times, "--json", given=tasks(3))
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.error["message"].startswith("delay: ")
+    assert stored(rdq) == 0
+
+
 def test_waiting_ends_with_the_task(rdq: Shell, bury: Bury) -> None:
     task_id = bury()
     answer = rdq(*ONE, "--payload", "x", "--id", task_id, "--wait")
@@ -237,16 +253,25 @@ def test_one_bad_payload_is_listed_and_the_others_are_submitted(
             "payload_json",
         ),
         (
-            b'{"queue": "billing", "handler_ref": "charge", "payload_text": "", "headers": {"rdq.x": "1"}}',
+            (
+                b'{"queue": "billing", "handler_ref": "charge", "payload_text": "",'
+                b' "headers": {"rdq.x": "1"}}'
+            ),
             "headers.rdq.x",
         ),
         (
-            b'{"queue": "billing", "handler_ref": "charge", "payload_text": "", "run_at": "2026-07-20T12:00:00"}',
+            (
+                b'{"queue": "billing", "handler_ref": "charge", "payload_text": "",'
+                b' "run_at": "2026-07-20T12:00:00"}'
+            ),
             "run_at",
         ),
         (b'{"queue": "nope", "handler_ref": "charge", "payload_text": ""}', "queue"),
         (
-            b'{"queue": "billing", "handler_ref": "charge", "payload_text": "", "envelope_version": 2}',
+            (
+                b'{"queue": "billing", "handler_ref": "charge", "payload_text": "",'
+                b' "envelope_version": 2}'
+            ),
             "envelope_version",
         ),
         (b'{"queue": "billing", "handler_ref": "charge", "payload_json": NaN}', "task"),

@@ -37,7 +37,8 @@ loaded.append(set(sys.modules))
 rdq.submit("billing", "charge", {{"amount": 5}})
 loaded.append(set(sys.modules))
 heavy = set({heavy})
-print(json.dumps([sorted(heavy & {{name.partition(".")[0] for name in names}}) for names in loaded]))
+packages = [{{name.partition(".")[0] for name in names}} for names in loaded]
+print(json.dumps([sorted(heavy & names) for names in packages]))
 """
 
 

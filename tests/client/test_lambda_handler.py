@@ -352,9 +352,7 @@ def test_a_typed_task_goes_by_its_own_name() -> None:
 # -- a function that guards, and is its own raw handler --------------------------------------------
 
 
-def test_a_function_that_guards_and_is_its_own_handler_never_answers_success_for_work_not_done() -> (
-    None
-):
+def test_a_guarded_function_that_is_its_own_handler_answers_success_only_for_done_work() -> None:
     world = World(handlers={"charge": {"function": "charge-fn"}}, retry={"max_attempts": 4})
     world.host = Host.SWEEPER
     bank: list[bool] = [False, False, False, True]

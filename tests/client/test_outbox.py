@@ -205,7 +205,7 @@ def test_storage_that_fails_ends_the_walk_at_once(client: "DynamoDBClient", outb
     class Down:
         asked = 0
 
-        def send(self, _task: NewTask) -> None:
+        def submit(self, *_task: object, **_options: object) -> None:
             self.asked += 1
             raise StoreFailed("storage did not answer", may_have_happened=True)
 

@@ -1,4 +1,4 @@
-"""`Rdq`: many submits at once, results, cancels, the current trace, and errors that have no task."""
+"""`Rdq`: many submits at once, results, cancels, the current trace, and errors without a task."""
 
 import dataclasses
 import sys

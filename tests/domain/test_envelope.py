@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdq_core.domain.attempt import Attempt, AttemptError, Outcome
-from rdq_core.domain.envelope import VERSION, draft_from_envelope, from_envelope, to_envelope
+from rdq_core.domain.envelope import VERSION, from_envelope, to_envelope
 from rdq_core.domain.task import Failure, Status, Task
 from rdq_core.errors import InputInvalid
 
@@ -95,20 +95,3 @@ def test_a_field_that_is_wrong_is_named(field: str, value: Any) -> None:
     with pytest.raises(InputInvalid) as refusal:
         from_envelope({**to_envelope(TASK), field: value})
     assert refusal.value.field.startswith(field)
-
-
-def test_what_a_submitter_says_about_the_lifecycle_is_ignored() -> None:
-    data = {**to_envelope(TASK), "claim_token": "t", "fencing_token": 9, "result": "eA=="}
-    draft = draft_from_envelope(data, task_id=ID, now=NOW)
-    assert (draft.status, draft.attempt_count, draft.attempts, draft.failure, draft.result) == (
-        Status.PENDING,
-        0,
-        (),
-        None,
-        None,
-    )
-    assert (draft.payload, draft.headers, draft.unknown) == (
-        TASK.payload,
-        TASK.headers,
-        TASK.unknown,
-    )

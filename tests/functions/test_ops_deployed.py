@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from rdq_core.client.rdq import parts_of
 from rdq_core.domain.task import Failure
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import connect
@@ -32,7 +33,7 @@ class Clinic(Deployment):
 
     def bury(self, engine: Engine, number: int) -> None:
         self.configure(QUEUE, index_shards=1, handlers={"charge": {"function": "charge-fn"}})
-        parts = self.rdq.parts
+        parts = parts_of(self.rdq)
         clock = FrozenClock(parts.clock.now() - timedelta(minutes=1))
         store = connect(engine.dynamodb, TABLES, events=Quiet(), clock=clock).store
         for _ in range(number):

@@ -9,19 +9,21 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from rdq_core.client.rdq import draft_of
 from rdq_core.config.document import assign, document_of, parse_document
 from rdq_core.domain import ids
 from rdq_core.domain.attempt import Attempt, AttemptError, Outcome, Reported
-from rdq_core.domain.envelope import draft_from_envelope, from_envelope, to_envelope
+from rdq_core.domain.envelope import from_envelope, to_envelope
 from rdq_core.domain.globs import matches
 from rdq_core.domain.outcome import RetryAfter, Signal
 from rdq_core.domain.task import Failure, Status
 from rdq_core.engine.submit import Draft
+from rdq_core.errors import RdqError
 from rdq_core.handlers.decoding import decoder_for
-from rdq_core.handlers.new_task import draft_of, new_task_of
+from rdq_core.handlers.new_task import new_task_of
 from rdq_core.handlers.results import plain_result
-from rdq_core.ops.lines import payload_lines, task_lines
-from rdq_core.testing.clock import NOON, FrozenClock
+from rdq_core.ops.lines import draft_of_object, payload_lines, task_lines
+from rdq_core.testing.clock import NOON
 from rdq_core.testing.contract.factories import a_task
 from tests.fuzzing import desk, functions, stored
 from tests.fuzzing.mutation import any_of, of_bytes, of_data, of_text
@@ -84,7 +86,7 @@ def _envelope(data: Any) -> None:
         task = from_envelope(data)
         written = json.dumps(to_envelope(task))
         assert json.dumps(to_envelope(from_envelope(json.loads(written)))) == written
-        draft_from_envelope(data, task_id=task.id, now=NOON)
+        _check(draft_of_object(data, _TEMPLATE))
 
 
 def _is_json(data: object) -> bool:
@@ -121,18 +123,24 @@ _LINES: Final = tuple(
 
 
 def _task_file(content: bytes) -> None:
-    for line in task_lines(io.BytesIO(content), _TEMPLATE, clock=FrozenClock()):
-        _is_told(line.draft)
+    for line in task_lines(io.BytesIO(content), _TEMPLATE):
+        _check(line.draft)
 
 
 def _payload_file(content: bytes) -> None:
     for line in payload_lines(io.BytesIO(content), _TEMPLATE):
-        _is_told(line.draft)
+        _check(line.draft)
 
 
-def _is_told(draft: object) -> None:
-    if isinstance(draft, Exception):
+def _arguments(data: Any) -> None:
+    task = new_task_of(data)
+    _check(draft_of(task.queue, task.handler_ref, task.payload, task.options))
+
+
+def _check(draft: Draft | RdqError) -> None:
+    if isinstance(draft, RdqError):
         raise draft
+    desk.parts().submitter().check(draft)
 
 
 # -- what programs hand in -------------------------------------------------------------------------
@@ -246,9 +254,7 @@ DOORS: Final[dict[str, Door]] = {
     "a file of payloads": Door(
         any_of((b'{"a":1}\n', b"one\ntwo\r\n\nthree"), of_bytes), _payload_file
     ),
-    "arguments of a submit": Door(
-        any_of(_ARGUMENTS, of_data), lambda data: draft_of(new_task_of(data), now=NOON)
-    ),
+    "arguments of a submit": Door(any_of(_ARGUMENTS, of_data), _arguments),
     "a submit": Door(any_of(_ARGUMENTS, of_data), desk.submit),
     "a payload": Door(_throw_payload, _payload),
     "a stored result": Door(_throw_result, _result),

@@ -38,8 +38,8 @@ _DECLARED: Final[tuple[Any, ...]] = (
 )
 _ROUTES: Final = '{"*": {"queue": "billing", "handler_ref": "charge"}}'
 _DELIVERED: Final = (
-    "sqs", "sqs_fifo", "lambda_dead_letter_queue", "on_failure_destination",
-    "eventbridge", "scheduler", "schedule",
+    "sqs", "sqs_fifo", "lambda_dead_letter_queue", "on_failure_destination", "eventbridge",
+    "scheduler", "schedule"
 )  # fmt: skip
 
 

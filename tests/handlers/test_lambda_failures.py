@@ -49,7 +49,10 @@ FUNCTION_ERRORS: dict[str, tuple[dict[str, Any], str, str | None, str]] = {
             },
         },
         "java.lang.IllegalStateException",
-        "shop.Charge.run(Charge.java:7)\nCaused by: java.io.IOException: reset\njava.net.Socket.read",
+        (
+            "shop.Charge.run(Charge.java:7)\n"
+            "Caused by: java.io.IOException: reset\njava.net.Socket.read"
+        ),
         Code.FAILED,
     ),
     "Go": (

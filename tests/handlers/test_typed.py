@@ -1,4 +1,4 @@
-"""Typed tasks: what a definition refuses, what a submit and a consumer accept, and what comes back."""
+"""Typed tasks: what a definition refuses, what submits and consumers accept and return."""
 
 import json
 from dataclasses import dataclass
@@ -153,9 +153,7 @@ def test_a_registry_serves_the_queues_of_its_typed_tasks_too() -> None:
     assert tuple(registry.queues) == ("first", QUEUE)
 
 
-def test_a_definition_that_the_application_has_not_registered_is_refused_where_it_says_what_it_runs() -> (
-    None
-):
+def test_a_definition_is_refused_that_is_not_in_the_registry_of_its_rdq() -> None:
     world = World()
     alone = Rdq(parts=world.parts, registry=Registry())
     with pytest.raises(NotRegistered) as refusal:

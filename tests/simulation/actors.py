@@ -123,13 +123,15 @@ def _drafts(world: "World", number: int) -> Iterator[Draft]:
             queue=QUEUE,
             handler_ref=REF if dice.random() < 0.95 else "nobody-knows",
             payload=dice.randbytes(_LARGE if dice.random() < 0.3 else 10),
-            id=task_id,
-            concurrency_key=f"key-{dice.randrange(world.plan.keys)}"
-            if world.plan.keys and dice.random() < world.plan.keyed
-            else None,
-            run_at=None if dice.random() < 0.7 else _ahead(world, dice),
+            options={
+                "id": task_id,
+                "concurrency_key": f"key-{dice.randrange(world.plan.keys)}"
+                if world.plan.keys and dice.random() < world.plan.keyed
+                else None,
+                "run_at": None if dice.random() < 0.7 else _ahead(world, dice),
+                "target": target_of(place).value if world.plan.forgetters and place % 4 else None,
+            },
             attempts=_earlier(world) if dice.random() < 0.15 else (),
-            target=target_of(place).value if world.plan.forgetters and place % 4 else None,
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import boto3
 
-from rdq_core.client.rdq import Rdq
+from rdq_core.client.rdq import Rdq, parts_of
 from rdq_core.stores.dynamodb.schema import create_tables
 from tests.support.engines import Engine
 from tests.support.stores import TABLES, Dynamo
@@ -36,7 +36,7 @@ class Deployment:
         self.functions = self.engine.client("lambda", read_timeout=TIME)
 
     def configure(self, queue: str, **declared: Any) -> None:
-        self.rdq.parts.queues.put_declared(queue, declared, {}, expected_revision=0)
+        parts_of(self.rdq).queues.put_declared(queue, declared, {}, expected_revision=0)
 
     def deploy(
         self, name: str, handler: str, *, code: Mapping[str, str] | None = None, **environ: str

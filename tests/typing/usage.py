@@ -3,6 +3,7 @@ other must pass.
 """
 # pyright: strict, reportUnusedExpression=false, reportMatchNotExhaustive=false
 
+from datetime import datetime, timedelta
 from typing import assert_type
 
 from pydantic import BaseModel
@@ -10,6 +11,8 @@ from pydantic import BaseModel
 from rdq_core import (
     Deferred,
     Done,
+    NewTask,
+    Prepared,
     Rdq,
     Receipt,
     Registry,
@@ -45,9 +48,25 @@ def typed(rdq: Rdq, registry: Registry) -> None:
     send_email.submit(rdq, 5)  # error
     send_email.submit(rdq, {"to": "ada"})  # error
     send_email.submit(rdq, Mail(to="ada"), colour="red")  # error
+    send_email.submit(rdq, Mail(to="ada"), delay=5)  # error
+    send_email.submit(rdq, Mail(to="ada"), handler_version="v3")  # error
+    assert_type(send_email.new(Mail(to="ada"), target="order:7", queue="bulk"), NewTask)
     send_email(Mail(to="ada"))  # error
     send_email.run("ada")  # error
     registry.add(len)  # error
+
+
+def submitted(rdq: Rdq, due: datetime) -> None:
+    assert_type(rdq.submit("email", "send", b"x", key="7", delay=timedelta(hours=1)), Receipt)
+    assert_type(rdq.submit("email", "send", {"n": 1}, run_at=due, headers={"a": "b"}), Receipt)
+    assert_type(rdq.prepare("email", "send", 1, id=None, requested_by="ann"), Prepared)
+    rdq.submit("email", "send", 1, dealy="1h")  # error
+    rdq.submit("email", "send", 1, delay=3600)  # error
+    rdq.submit("email", "send", 1, headers={"a": 1})  # error
+    rdq.prepare("email", "send", 1, run_at="2026-07-20T12:00:00Z")  # error
+    rdq.prepare("email", "send", 1, colour="red")  # error
+    NewTask("email", "send", 1, colour="red")  # error
+    rdq.submit_many([NewTask("email", "send", 1, target="order:7"), {"queue": "email"}])
 
 
 def id_of(order: dict[str, str]) -> str:

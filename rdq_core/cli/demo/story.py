@@ -78,7 +78,7 @@ class Story:
                             queue=QUEUE,
                             handler_ref=HANDLER,
                             payload=b"",
-                            content_type="application/json",
+                            options={"content_type": "application/json"},
                         ),
                     )
                 )
@@ -228,7 +228,8 @@ def _keyed(lines: Iterator[Line]) -> Iterator[Line]:
     """
     for line in lines:
         if isinstance(line.draft, Draft) and (key := _event_id(line.draft.payload)):
-            yield Line(line.number, replace(line.draft, key=key))
+            keyed = replace(line.draft, options={**line.draft.options, "key": key})
+            yield Line(line.number, keyed)
         else:
             yield line
 

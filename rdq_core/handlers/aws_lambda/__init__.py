@@ -1,8 +1,11 @@
-"""Handlers that are Lambda functions: what is sent to them, what their answers mean, and who calls
+"""Handlers that are Lambda functions: the events they get, what their answers mean, and who calls
 them.
 
-answers    what an answer says by the queue's rules         reports    a FunctionError, of whatever language
-envelope   the events, as both sides read and write them    refusals   what botocore's errors mean for a task
+    handler_events       the events, as sweeper and function write and read them
+    answers              what an answer means under the queue's rules
+    reports              a FunctionError, in any language's form, as the attempt's error
+    invocation_errors    what botocore's errors mean for a task
+    invoker              calls the functions
 """
 
 from rdq_core.handlers.aws_lambda.invoker import LambdaInvoker as LambdaInvoker

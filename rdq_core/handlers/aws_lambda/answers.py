@@ -1,12 +1,12 @@
-"""What a function's answer means, by the rules of its queue. Its content is never quoted: it may be
-private.
+"""What a function's answer means under the rules of its queue. No message quotes an answer, which
+may be private.
 
     plain       any answer is success, unless `outcome` rules read one of its fields
-    http        statusCode: 2xx and 3xx success; 408, 425, 429 and 5xx retryable; other 4xx permanent
+    http        statusCode: 2xx, 3xx success; 408, 425, 429, 5xx retryable; other 4xx permanent
     sqs         batchItemFailures that has an entry is retryable
     envelope    {"rdq": {"outcome", "error", "retry_after_ms", "result"}}, else success
 
-What is wrong with an answer is no success: it is `task_outcome_unknown`, and retryable.
+An answer that doesn't fit its rules is not a success: it is `task_outcome_unknown`, and retryable.
 """
 
 import base64
@@ -30,7 +30,7 @@ from rdq_core.domain.limits import (
 from rdq_core.domain.outcome import Abort, Retryable, RetryAfter
 from rdq_core.domain.text import truncate
 from rdq_core.errors import InputInvalid
-from rdq_core.handlers.aws_lambda.envelope import NAME
+from rdq_core.handlers.aws_lambda.handler_events import NAME
 from rdq_core.handlers.encoding import JSON, encode_json
 
 _PASSES: Final = frozenset({408, 425, 429})
@@ -40,16 +40,14 @@ _STATUS_DIGITS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A successful answer: the function's own bytes, or the result that an envelope's answer
-    states.
-    """
+class Success:
+    """A successful answer. Its result is the answer itself, or the one in an envelope's answer."""
 
     result: Result
 
 
-def read_answer(target: HandlerTarget, payload: bytes) -> Said:
-    """The success that an answer is. Raises a signal, or Reported, for the failure that it is."""
+def read_answer(target: HandlerTarget, payload: bytes) -> Success:
+    """The success in an answer. Raises a signal, or Reported, for an answer that is a failure."""
     value = _value(payload)
     if target.deliver is Deliver.ENVELOPE:
         return _read_envelope(value, payload)
@@ -66,11 +64,13 @@ def read_answer(target: HandlerTarget, payload: bytes) -> Said:
                 )
         case Answer.PLAIN if target.outcome is not None:
             _check_field(target.outcome, value)
-    return _said(value, payload)
+    return _success(value, payload)
 
 
 def looks_like_failure(target: HandlerTarget, payload: bytes) -> Answer | None:
-    """The kind of answer that a plain one, which counts as success, would be a failure of."""
+    """The `answer` setting under which a plain answer, which counts as success, would be a failure;
+    None when there is none.
+    """
     if (
         target.deliver is Deliver.ENVELOPE
         or target.answer is not Answer.PLAIN
@@ -91,8 +91,8 @@ def _value(payload: bytes) -> Any:
         return None
 
 
-def _said(value: Any, payload: bytes) -> Said:
-    return Said(NO_RESULT if value is None else Result(content=payload, content_type=JSON))
+def _success(value: Any, payload: bytes) -> Success:
+    return Success(NO_RESULT if value is None else Result(content=payload, content_type=JSON))
 
 
 def _fail(signal: type[Abort | Retryable], code: str, kind: str, message: str) -> NoReturn:
@@ -122,7 +122,7 @@ def _check_http(value: Any) -> None:
         _fail(Retryable, Code.FAILED, kind, message)
     try:
         signal = RetryAfter(wait, Code.FAILED, message)
-    except (ValueError, TypeError):  # what the header says is no delay: as if it weren't there
+    except (ValueError, TypeError):  # a malformed header is ignored
         _fail(Retryable, Code.FAILED, kind, message)
     raise signal from Reported(AttemptError(type=kind, message=message))
 
@@ -157,58 +157,61 @@ def _has_failures(value: Any) -> bool:
 
 
 def _check_field(rules: OutcomeField, value: Any) -> None:
-    told = value.get(rules.field) if isinstance(value, Mapping) else None
-    said = told if isinstance(told, str) else None
-    if said in rules.success:
+    field = value.get(rules.field) if isinstance(value, Mapping) else None
+    status = field if isinstance(field, str) else None
+    if status in rules.success:
         return
-    if said is None or said not in (*rules.permanent, *rules.retryable):
+    if status is None or status not in (*rules.permanent, *rules.retryable):
         _unknown(
-            f"the answer's field {rules.field!r} is missing, or says what the outcome rules don't list"
+            f"the answer's field {rules.field!r} is missing, "
+            "or has a value that the outcome rules don't list"
         )
-    signal: type[Abort | Retryable] = Abort if said in rules.permanent else Retryable
+    signal: type[Abort | Retryable] = Abort if status in rules.permanent else Retryable
     _fail(
         signal,
         Code.FAILED,
-        f"rdq.Answer.{said}",
-        f"the answer's field {rules.field!r} says {said!r}",
+        f"rdq.Answer.{status}",
+        f"the answer's field {rules.field!r} is {status!r}",
     )
 
 
 # -- envelope --------------------------------------------------------------------------------------
 
 
-def _read_envelope(value: Any, payload: bytes) -> Said:
-    told = value.get(NAME) if isinstance(value, Mapping) else None
-    if not isinstance(told, Mapping) or not ("outcome" in told or "error" in told):
-        return _said(value, payload)
-    outcome, error = told.get("outcome"), told.get("error")
+def _read_envelope(value: Any, payload: bytes) -> Success:
+    message = value.get(NAME) if isinstance(value, Mapping) else None
+    if not isinstance(message, Mapping) or not ("outcome" in message or "error" in message):
+        return _success(value, payload)
+    outcome, error = message.get("outcome"), message.get("error")
     if outcome == Outcome.SUCCESS:
-        return Said(_stated_result(told))
+        return Success(_stated_result(message))
     failure = _stated_error(error if isinstance(error, Mapping) else {})
     if outcome is None:
         raise Reported(failure)
     if outcome not in (Outcome.RETRYABLE_FAILURE, Outcome.PERMANENT_FAILURE):
-        _unknown("the answer's rdq.outcome is none that rdq knows")
+        _unknown("the answer's rdq.outcome is not an outcome that rdq knows")
     raise _stated_signal(
-        told, failure, permanent=outcome == Outcome.PERMANENT_FAILURE
+        message, failure, permanent=outcome == Outcome.PERMANENT_FAILURE
     ) from Reported(failure)
 
 
-def _stated_signal(told: Mapping[str, Any], failure: AttemptError, *, permanent: bool) -> Exception:
-    message, wait = failure.message or "", told.get("retry_after_ms")
+def _stated_signal(
+    message: Mapping[str, Any], failure: AttemptError, *, permanent: bool
+) -> Exception:
+    text, wait = failure.message or "", message.get("retry_after_ms")
     if permanent:
-        error = told.get("error")
+        error = message.get("error")
         group = error.get("fingerprint") if isinstance(error, Mapping) else None
         group = group if isinstance(group, str) else None
-        return Abort(failure.code, message, detail=failure.detail, fingerprint=group)
+        return Abort(failure.code, text, detail=failure.detail, fingerprint=group)
     if isinstance(wait, int) and not isinstance(wait, bool) and wait >= 0:
         return RetryAfter(
             min(timedelta(milliseconds=min(wait, 10**11)), MAX_RETRY_AFTER),
             failure.code,
-            message,
+            text,
             detail=failure.detail,
         )
-    return Retryable(failure.code, message, detail=failure.detail)
+    return Retryable(failure.code, text, detail=failure.detail)
 
 
 def _stated_error(error: Mapping[str, Any]) -> AttemptError:
@@ -226,22 +229,20 @@ def _stated_error(error: Mapping[str, Any]) -> AttemptError:
     )
 
 
-def _stated_result(told: Mapping[str, Any]) -> Result:
-    """The result in an answer with an explicit outcome: JSON, or bytes of another content type in
-    base64.
-    """
-    if told.get("result_base64") is not None:
+def _stated_result(message: Mapping[str, Any]) -> Result:
+    """The result of an answer with an explicit outcome: JSON, or base64 of another content type."""
+    if message.get("result_base64") is not None:
         try:
-            content = base64.b64decode(told["result_base64"], validate=True)
+            content = base64.b64decode(message["result_base64"], validate=True)
             content_type = check_text(
-                "type", told.get("result_content_type") or "application/octet-stream"
+                "type", message.get("result_content_type") or "application/octet-stream"
             )
         except (ValueError, TypeError):
-            _unknown("the answer's rdq.result_base64 is no base64")
+            _unknown("the answer's rdq.result_base64 is not base64")
         except InputInvalid:
-            _unknown("the answer's rdq.result_content_type is none")
+            _unknown("the answer's rdq.result_content_type is not a content type")
         return Result(content=content, content_type=content_type)
-    result = told.get("result")
+    result = message.get("result")
     try:
         return (
             NO_RESULT if result is None else Result(content=encode_json(result), content_type=JSON)

@@ -14,14 +14,14 @@ from rdq_core.domain.task import Task
 from rdq_core.engine.context import TaskContext
 from rdq_core.engine.ports import ErrorSink, Handler
 from rdq_core.errors import ConfigInvalid, InputInvalid
-from rdq_core.handlers.aws_lambda.answers import Said, looks_like_failure, read_answer
-from rdq_core.handlers.aws_lambda.envelope import (
+from rdq_core.handlers.aws_lambda.answers import Success, looks_like_failure, read_answer
+from rdq_core.handlers.aws_lambda.handler_events import (
     client_context,
     envelope_event,
     hand_over_event,
     sqs_event,
 )
-from rdq_core.handlers.aws_lambda.refusals import understood
+from rdq_core.handlers.aws_lambda.invocation_errors import read_invocation_error
 from rdq_core.handlers.aws_lambda.reports import reported_error
 from rdq_core.handlers.decoding import read_json, read_text
 
@@ -31,8 +31,8 @@ _TIME_TO_ACCEPT: Final = timedelta(seconds=5)
 class LambdaInvoker:
     """An `Invoker` of Lambda functions. Safe between threads.
 
-    `client_of` makes a boto3 client that sends each request once and waits so many seconds for its
-    answer: a second try of ours would be an attempt that nobody has recorded.
+    `client_of` makes a boto3 client that sends each request once and waits the given number of
+    seconds for the answer. A client that retries would run the function twice in one attempt.
     """
 
     def __init__(self, client_of: Callable[[float], Any], *, on_error: ErrorSink) -> None:
@@ -40,13 +40,13 @@ class LambdaInvoker:
         self._on_error = on_error
         self._lock = threading.Lock()
         self._clients: dict[float, Any] = {}
-        self._told: set[tuple[str, str, str]] = set()
+        self._warned: set[tuple[str, str, str]] = set()
 
     def handler(self, ref: str, settings: QueueSettings) -> Handler:
         """See `Invoker.handler`."""
         target = settings.handlers[ref]
 
-        def call(body: str, context: TaskContext) -> Said:
+        def call(body: str, context: TaskContext) -> Success:
             payload = self._invoke(target, body, context, settings.execution.handler_timeout)
             self._warn(settings.queue, ref, target, payload)
             return read_answer(target, payload)
@@ -60,22 +60,24 @@ class LambdaInvoker:
         )
 
     def hand_over(self, claim: Claim, settings: QueueSettings) -> None:
-        """See `Invoker.hand_over`. An answer that is lost may be a hand-over: the lease shows."""
+        """See `Invoker.hand_over`. After a lost answer the function may have got the event; if not,
+        the lease expires.
+        """
         target = settings.handlers[claim.task.handler_ref]
         try:
             self._client(_TIME_TO_ACCEPT).invoke(
                 FunctionName=target.function, InvocationType="Event", Payload=hand_over_event(claim)
             )
-        # botocore has no root that all of its errors share
+        # botocore's errors have no common base class.
         except Exception as error:  # noqa: BLE001
-            known = understood(error, target.function)
-            if not isinstance(known, Reported):
-                raise known from None
+            failure = read_invocation_error(error, target.function)
+            if not isinstance(failure, Reported):
+                raise failure from None
 
     def _invoke(
         self, target: HandlerTarget, body: str, context: TaskContext, timeout: timedelta
     ) -> bytes:
-        """The function's answer. Raises what its failure is."""
+        """The function's answer. Raises Undelivered or Reported for a failure."""
         try:
             answer = self._client(timeout).invoke(
                 FunctionName=target.function,
@@ -84,8 +86,8 @@ class LambdaInvoker:
                 Payload=_event_for(target, body, context),
             )
             payload: bytes = answer["Payload"].read()
-        except Exception as error:  # noqa: BLE001 - the same
-            raise understood(error, target.function) from None
+        except Exception as error:  # noqa: BLE001 - as above
+            raise read_invocation_error(error, target.function) from None
         if answer.get("FunctionError"):
             raise Reported(reported_error(payload))
         return payload
@@ -98,21 +100,24 @@ class LambdaInvoker:
             return self._clients[seconds]
 
     def _warn(self, queue: str, ref: str, target: HandlerTarget, payload: bytes) -> None:
-        """Once: the answer counts as success, and doesn't look like one."""
+        """Report, once, an answer that counts as success but looks like a failure."""
         kind = looks_like_failure(target, payload)
         with self._lock:
-            if kind is None or (queue, ref, kind) in self._told:
+            if kind is None or (queue, ref, kind) in self._warned:
                 return
-            self._told.add((queue, ref, kind))
+            self._warned.add((queue, ref, kind))
         sign = "a statusCode of failure" if kind is Answer.HTTP else "batchItemFailures"
-        problem = f"{target.function} answers with {sign}, which counts as success; it may mean answer: {kind}"
+        problem = (
+            f"{target.function} answers with {sign}, which counts as success; "
+            f"if it means a failure, set answer: {kind}"
+        )
         path = f"queues.{queue}.handlers.{ref}.answer"
         self._on_error(ConfigInvalid(path, problem), where=f"answer of {target.function}")
 
 
 def _decoder_of(target: HandlerTarget) -> Callable[[Task], str]:
-    """What the function will be sent, as text; an envelope carries any payload, and is made of the
-    context alone.
+    """The payload as the text that the function gets; empty for an envelope, which is made from the
+    context and carries any payload.
     """
 
     def decode(task: Task) -> str:
@@ -136,5 +141,5 @@ def _event_for(target: HandlerTarget, body: str, context: TaskContext) -> bytes:
     return sqs_event(context, body) if target.answer is Answer.SQS else context.payload
 
 
-def _result_of(said: Said) -> Result:
-    return said.result
+def _result_of(success: Success) -> Result:
+    return success.result

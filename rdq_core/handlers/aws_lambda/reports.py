@@ -1,10 +1,10 @@
-"""A FunctionError as the attempt's error: the runtimes of Python, Node, Java and the others each
-have their own shape.
+"""A FunctionError as the attempt's error. Each language's runtime writes its own shape.
 
-    Python, Ruby, .NET, Java   {"errorType", "errorMessage", "stackTrace": ["...", ...]}     Java also "cause": the same
-    Node                       {"errorType", "errorMessage", "trace": ["...", ...]}
-    Go                         {"errorType", "errorMessage", "stackTrace": [{"path", "line", "label"}, ...]}
-    Lambda itself              {"errorType": "Sandbox.Timedout" or "Runtime.ExitError", "errorMessage"}
+    Python, Ruby, .NET    {"errorType", "errorMessage", "stackTrace": ["...", ...]}
+    Java                  the same, and "cause": the same again
+    Node                  {"errorType", "errorMessage", "trace": ["...", ...]}
+    Go                    {"errorType", "errorMessage", "stackTrace": [{"path", "line", "label"}]}
+    Lambda itself         {"errorType": "Sandbox.Timedout" | "Runtime.ExitError", "errorMessage"}
 
 Source: the Lambda Developer Guide, "Understanding retry behavior" and the pages on each language's
 errors.
@@ -27,16 +27,17 @@ _MOST_CAUSES: Final = 10
 
 
 def reported_error(payload: bytes) -> AttemptError:
-    """What a function says about its failure, bounded; in rdq's words where it died or ran out of
-    time.
+    """The error in a FunctionError's payload, its texts cut to their limits.
+
+    A function that died or ran out of time gets rdq's own type and code.
     """
     try:
-        told = json.loads(payload)
+        report = json.loads(payload)
     except (ValueError, RecursionError):
-        told = None
-    if not isinstance(told, Mapping):
-        return AttemptError(type="rdq.Failed", message="the function failed and did not say how")
-    kind, message = _text(told, "errorType"), _text(told, "errorMessage")
+        report = None
+    if not isinstance(report, Mapping):
+        return AttemptError(type="rdq.Failed", message="the function failed without saying how")
+    kind, message = _text(report, "errorType"), _text(report, "errorMessage")
     code = _code_of(kind, message)
     return AttemptError(
         type=truncate(TYPE_OF_CODE.get(code) or kind or "rdq.Failed", MAX_SHORT_TEXT_BYTES),
@@ -44,7 +45,7 @@ def reported_error(payload: bytes) -> AttemptError:
         message=truncate(
             f"{kind}: {message}" if code is Code.HANDLER_PANICKED else message, MAX_MESSAGE_BYTES
         ),
-        stack=truncate(stack, MAX_STACK_BYTES) if (stack := "\n".join(_stack(told))) else None,
+        stack=truncate(stack, MAX_STACK_BYTES) if (stack := "\n".join(_stack(report))) else None,
     )
 
 
@@ -54,16 +55,16 @@ def _code_of(kind: str, message: str) -> Code:
     return Code.HANDLER_PANICKED if kind in _DIED else Code.FAILED
 
 
-def _text(told: Mapping[str, Any], name: str) -> str:
-    value = told.get(name)
+def _text(report: Mapping[str, Any], name: str) -> str:
+    value = report.get(name)
     return value if isinstance(value, str) else ""
 
 
-def _stack(told: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
-    frames = told.get("stackTrace") or told.get("trace") or []
+def _stack(report: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
+    frames = report.get("stackTrace") or report.get("trace") or []
     for frame in frames if isinstance(frames, list) else [frames]:
         yield _frame(frame)
-    cause = told.get("cause")
+    cause = report.get("cause")
     if isinstance(cause, Mapping) and depth < _MOST_CAUSES:
         yield f"Caused by: {_text(cause, 'errorType')}: {_text(cause, 'errorMessage')}"
         yield from _stack(cause, depth + 1)

@@ -1,4 +1,4 @@
-"""A context for calling a handler outside of any delivery, as a test does."""
+"""A context for a handler that is called directly and not by a sweep, as tests do."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -8,8 +8,8 @@ from rdq_core.domain.task import Status, Task
 from rdq_core.domain.times import cut_to_millis
 from rdq_core.engine.context import TaskContext
 
-_ID: Final = "0" * 26
-_AN_HOUR: Final = timedelta(hours=1)
+_TASK_ID: Final = "0" * 26
+_TIME_TO_RUN: Final = timedelta(hours=1)
 
 
 class _WallClock:
@@ -20,13 +20,15 @@ class _WallClock:
         return datetime.now(UTC).timestamp()
 
 
-def trial_context(ref: str, queue: str, payload: bytes, *, task_id: str = _ID) -> TaskContext:
-    """A first attempt that nobody else knows of: never cancelled, its lease never lost, an hour to
-    go.
+def detached_context(
+    ref: str, queue: str, payload: bytes, *, task_id: str = _TASK_ID
+) -> TaskContext:
+    """The context of a first attempt that no store has: never cancelled, its lease never lost, its
+    deadline an hour away.
     """
     clock = _WallClock()
     now = clock.now()
-    ends_at = now + _AN_HOUR
+    ends_at = now + _TIME_TO_RUN
     task = Task(
         id=task_id,
         queue=queue,

@@ -1,9 +1,10 @@
-"""The events that functions get from rdq, as both sides write and read them. Version 1.
+"""The events of handler functions: sweepers write them, `lambda_handler` reads them. Version 1.
 
-envelope    {"rdq": {"version", "task": {...}, "attempt_no", "fencing_token", "deadline", "payload_json" | ...}}
+envelope    {"rdq": {"version", "task": {...}, "attempt_no", "fencing_token", "deadline",
+                     "payload_json" | "payload_text" | "payload_base64"}}
 hand-over   {"rdq": {"version", "claim": {"task_id", "token", "queue"}}}
 SQS         {"Records": [{"messageId": the task's id, "body": the payload, ...}]}
-raw         the payload itself; all else is in the ClientContext's `custom.rdq`
+raw         the payload itself; the attempt's data is in the ClientContext's `custom.rdq`
 """
 
 import base64
@@ -24,7 +25,7 @@ from rdq_core.handlers.decoding import read_json, read_text
 from rdq_core.handlers.encoding import JSON, encode_json
 
 NAME: Final = "rdq"
-_NOT_TOLD: Final = frozenset(
+_NOT_SENT: Final = frozenset(
     {
         "envelope_version",
         "payload",
@@ -36,13 +37,13 @@ _NOT_TOLD: Final = frozenset(
         "attempts",
     }
 )
-"""What an envelope says elsewhere, or what a task that runs doesn't have."""
+"""Fields of a task that the event has elsewhere, or that a running task doesn't have."""
 _LONGEST_TRACEPARENT: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A task that came whole, for one attempt."""
+    """One attempt's event: the whole task with its payload."""
 
     task: Task
     attempt_no: int
@@ -51,8 +52,8 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    """A claim that is handed over."""
+class HandOver:
+    """A hand-over's event: the claim that the function is to adopt."""
 
     task_id: str
     queue: str
@@ -60,7 +61,7 @@ class Reference:
 
 
 def client_context(context: TaskContext) -> str:
-    """What rides beside a raw payload, as Lambda wants it: base64 of JSON, under 1 KB."""
+    """The ClientContext of a raw delivery: base64 of JSON, under 1 KB (Lambda takes 3,583)."""
     custom = {
         "task_id": context.task.id,
         "idempotency_key": context.idempotency_key,
@@ -99,26 +100,26 @@ def sqs_event(context: TaskContext, body: str) -> bytes:
 def envelope_event(context: TaskContext) -> bytes:
     """The task with its payload, for functions that know rdq."""
     task = context.task
-    told = {
+    message = {
         "version": VERSION,
-        "task": {name: value for name, value in to_envelope(task).items() if name not in _NOT_TOLD},
+        "task": {name: value for name, value in to_envelope(task).items() if name not in _NOT_SENT},
         "attempt_no": context.attempt_no,
         "fencing_token": context.fencing_token,
         "deadline": format_time(context.deadline),
         **_payload(task),
     }
-    return encode_json({NAME: told})
+    return encode_json({NAME: message})
 
 
 def hand_over_event(claim: Claim) -> bytes:
-    """A claim's reference, and nothing of its task."""
-    told = {"task_id": claim.task.id, "queue": claim.task.queue, "token": claim.token}
-    return encode_json({NAME: {"version": VERSION, "claim": told}})
+    """The event that hands a claim over, with nothing of its task."""
+    reference = {"task_id": claim.task.id, "queue": claim.task.queue, "token": claim.token}
+    return encode_json({NAME: {"version": VERSION, "claim": reference}})
 
 
 def _payload(task: Task) -> dict[str, Any]:
-    """The payload in the form that its reader would like; in base64 as well, where that form isn't
-    byte for byte.
+    """The payload in a form that is easy to read; in base64 as well, where that form doesn't give
+    the same bytes back.
     """
     kind = task.payload_content_type.partition(";")[0].strip().lower()
     try:
@@ -137,57 +138,60 @@ def _base64(task: Task) -> dict[str, str]:
     return {"payload_base64": base64.b64encode(task.payload).decode()}
 
 
-# -- on the other side -----------------------------------------------------------------------------
+# -- in the handler function -----------------------------------------------------------------------
 
 
-def told_by(event: object) -> Mapping[str, Any] | None:
-    """What rdq says in an event; None for an event that isn't rdq's."""
-    told = event.get(NAME) if isinstance(event, Mapping) else None
-    return told if isinstance(told, Mapping) and ("task" in told or "claim" in told) else None
+def read_event(event: object) -> Delivery | HandOver | None:
+    """The delivery or hand-over in an event; None for an event that isn't rdq's.
 
-
-def delivery_in(told: Mapping[str, Any]) -> Delivery:
-    """What an envelope carries. InputInvalid, naming the field, for one that this version can't
-    read.
+    Raises InputInvalid, naming the field, for an event that this version can't read.
     """
-    task = told.get("task")
+    message = event.get(NAME) if isinstance(event, Mapping) else None
+    if not isinstance(message, Mapping):
+        return None
+    if "claim" in message:
+        return _hand_over(message)
+    return _delivery(message) if "task" in message else None
+
+
+def _delivery(message: Mapping[str, Any]) -> Delivery:
+    task = message.get("task")
     if not isinstance(task, Mapping):
         raise InputInvalid("rdq.task", f"must be an object, not {type(task).__name__}")
     return Delivery(
         task=from_envelope(
-            {**task, "envelope_version": told.get("version"), "payload": _payload_in(told)}
+            {**task, "envelope_version": message.get("version"), "payload": _payload_in(message)}
         ),
-        attempt_no=_whole(told, "attempt_no", least=1),
-        fencing_token=_whole(told, "fencing_token", least=0),
-        deadline=parse_time(told.get("deadline"), "rdq.deadline"),
+        attempt_no=_whole(message, "attempt_no", least=1),
+        fencing_token=_whole(message, "fencing_token", least=0),
+        deadline=parse_time(message.get("deadline"), "rdq.deadline"),
     )
 
 
-def reference_in(told: Mapping[str, Any]) -> Reference:
-    """The claim that is handed over. InputInvalid, naming the field, for what is none."""
-    claim = told.get("claim")
+def _hand_over(message: Mapping[str, Any]) -> HandOver:
+    claim = message.get("claim")
     if not isinstance(claim, Mapping):
         raise InputInvalid("rdq.claim", f"must be an object, not {type(claim).__name__}")
     token = claim.get("token")
     if not isinstance(token, str):
         raise InputInvalid("rdq.claim.token", f"must be text, not {type(token).__name__}")
-    return Reference(
+    return HandOver(
         ids.check_id(claim.get("task_id")), limits.check_name("queue", claim.get("queue")), token
     )
 
 
-def _whole(told: Mapping[str, Any], name: str, *, least: int) -> int:
-    value = told.get(name)
+def _whole(message: Mapping[str, Any], name: str, *, least: int) -> int:
+    value = message.get(name)
     if type(value) is not int or value < least:
         raise InputInvalid(f"rdq.{name}", f"must be a whole number of {least} or more")
     return value
 
 
-def _payload_in(told: Mapping[str, Any]) -> Any:
-    """The payload in base64, whatever form it has come in."""
-    if "payload_base64" in told:
-        return told["payload_base64"]
-    text, data = told.get("payload_text"), told.get("payload_json")
+def _payload_in(message: Mapping[str, Any]) -> Any:
+    """The payload in base64, from whichever form it has."""
+    if "payload_base64" in message:
+        return message["payload_base64"]
+    text, data = message.get("payload_text"), message.get("payload_json")
     try:
         content = text.encode() if isinstance(text, str) else encode_json(data)
     except ValueError as problem:

@@ -1,11 +1,10 @@
-"""What botocore's errors about an invocation mean: whether the function has run, and whether it
-ever may.
+"""What botocore's errors about an invocation mean for the task: whether the function has run.
 
-refused as missing, or for its payload     the task can't run: Unroutable, input invalid
-refused for anything else                  not now: throttled, denied, starting, broken; nothing was run
-not sent                                   not now
-sent, and no answer within the time        timed out: the function may still be running
-sent, and the answer lost                  nobody knows what came of it: an attempt
+refused: no such function, or the payload    not delivered, and never can be
+refused otherwise: throttled, denied, ...    not delivered, try later
+not sent                                     not delivered, try later
+sent, and no answer within the time          an attempt: timed out, and perhaps still running
+sent, and the answer lost                    an attempt: its outcome is unknown
 """
 
 from typing import Final
@@ -25,8 +24,8 @@ from botocore.exceptions import (
 from rdq_core.domain.attempt import Code, Reported, own_error, type_name
 from rdq_core.engine.routing import Undelivered
 
-FAILURES: Final = (ClientError, HTTPClientError, IncompleteReadError, ResponseStreamingError)
-"""What an invocation may raise besides errors that surely come before it."""
+_MAY_HAVE_RUN: Final = (ClientError, HTTPClientError, IncompleteReadError, ResponseStreamingError)
+"""Errors after which the function may have run, except those in `_NOT_SENT`."""
 
 _MISSING: Final = frozenset({"ResourceNotFoundException"})
 _PAYLOAD: Final = frozenset(
@@ -40,15 +39,15 @@ _PAYLOAD: Final = frozenset(
 _NOT_SENT: Final = (ConnectTimeoutError, EndpointConnectionError, ProxyConnectionError, SSLError)
 
 
-def understood(error: Exception, function: str) -> Undelivered | Reported:
-    """The error as the engine takes it."""
+def read_invocation_error(error: Exception, function: str) -> Undelivered | Reported:
+    """The engine's error: Undelivered if the function did not run, else the attempt's Reported."""
     if isinstance(error, ClientError):
         return _refusal(str(error.response.get("Error", {}).get("Code", "?")), function)
     if isinstance(error, ReadTimeoutError):
         return Reported(
             own_error(Code.TIMEOUT, f"no answer of {function} within the handler's time")
         )
-    if isinstance(error, FAILURES) and not isinstance(error, _NOT_SENT):
+    if isinstance(error, _MAY_HAVE_RUN) and not isinstance(error, _NOT_SENT):
         return Reported(
             own_error(
                 Code.OUTCOME_UNKNOWN, f"the answer of {function} was lost: {type_name(error)}"
