@@ -29,7 +29,7 @@ _DELETION: Final = "tests/contract/test_store.py::TestDeletion::"
 _JOBS: Final = "tests/contract/test_store.py::TestJobs::"
 _DYNAMODB: Final = "tests/dynamodb/"
 
-_AWAKE: Final = "tests/contract/test_awake.py::"
+_RESERVATIONS: Final = "tests/contract/test_reservations.py::"
 
 _EDITED_BEFORE_CANCEL: Final = "test_operator_races.py::test_a_cancel_lets_the_body_of_an_edit_that_came_in_between_live_as_long_as_the_task"
 KILLED_BY: Final[dict[str, str]] = {
@@ -60,7 +60,7 @@ KILLED_BY: Final[dict[str, str]] = {
     "BODY_IS_AS_SEEN": _DYNAMODB
     + "test_renewing.py::test_a_body_that_stays_for_good_meanwhile_is_given_no_end",
     "IS_OF_SEEN_LIFE": _DYNAMODB
-    + "test_remains.py::test_an_entry_that_another_life_has_put_meanwhile_stays",
+    + "test_orphans.py::test_an_entry_that_another_life_has_put_meanwhile_stays",
     "REFERENCES_ARE_AS_SEEN": _DYNAMODB
     + "test_references.py::test_references_that_stay_for_good_meanwhile_are_given_no_end",
     "HAS_AN_END": _DYNAMODB + "test_references.py::test_keeping_a_missing_reference_makes_none",
@@ -84,7 +84,7 @@ KILLED_BY: Final[dict[str, str]] = {
     "IS_NOT_DELETED": _DELETION + "test_a_tombstone_keeps_the_time_at_which_it_was_made",
     "IS_DELETING_AS_READ": _DELETION + "test_of_two_deletions_only_the_one_that_was_seen_is_ended",
     "IS_DELETED_AS_READ": _DELETION + "test_only_the_tombstone_that_was_seen_is_opened",
-    "NOBODY_LOOKED_YET": _DELETION + "test_of_hosts_that_would_look_at_the_same_time_one_looks",
+    "NEVER_LOOKED_AT": _DELETION + "test_of_hosts_that_would_look_at_the_same_time_one_looks",
     "LOOKED_AT_AS_READ": _DELETION + "test_of_hosts_that_would_look_at_the_same_time_one_looks",
     "IS_NOT_RECORDED": "tests/contract/test_store.py::TestAudit::test_what_was_recorded_is_never_overwritten",
     "IS_NEW_JOB": _JOBS
@@ -92,18 +92,18 @@ KILLED_BY: Final[dict[str, str]] = {
     "HAS_NEVER_ENDED": _JOBS + "test_a_job_that_others_have_gone_on_with_is_not_begun_again",
     "JOB_IS_AS_READ": _JOBS + "test_of_two_who_have_read_the_same_one_goes_on",
     "NO_SECRET_YET": "tests/dynamodb/test_secret.py::test_of_two_who_find_no_key_one_makes_it",
-    "NOBODY_TOOK_YET": _DYNAMODB
+    "NOTHING_HANDED_OUT": _DYNAMODB
     + "test_rate.py::test_a_sweeper_who_has_seen_nothing_does_not_begin_the_bucket_anew",
-    "AWAKE_ENDS_SOONER": _AWAKE
+    "RESERVATION_ENDS_SOONER": _RESERVATIONS
     + "TestAwake::test_nobody_takes_back_that_another_one_is_awake_for_longer",
-    "IS_ASLEEP": _AWAKE + "TestAwake::test_of_many_who_would_start_a_sweep_one_does",
-    "WAS_EVER_AWAKE": _AWAKE + "test_who_falls_asleep_and_never_was_awake_leaves_nothing_behind",
-    "IS_HANDED_OUT_AS_READ": _DYNAMODB
+    "IS_NOT_RESERVED": _RESERVATIONS + "TestAwake::test_of_many_who_would_start_a_sweep_one_does",
+    "IS_RESERVED": _RESERVATIONS + "test_who_falls_asleep_and_never_was_awake_leaves_nothing_behind",
+    "HANDED_OUT_AS_READ": _DYNAMODB
     + "test_rate.py::test_a_bucket_fills_at_its_rate_for_all_of_them",
-    "SLOT_IS_FREE": _STORE + "test_a_second_task_of_the_key_has_to_wait_and_nothing_of_it_changes",
-    "SLOT_IS_AS_SEEN": _DYNAMODB
+    "KEY_IS_FREE": _STORE + "test_a_second_task_of_the_key_has_to_wait_and_nothing_of_it_changes",
+    "KEY_IS_AS_SEEN": _DYNAMODB
     + "test_slots.py::test_two_claimants_who_both_find_a_leaked_slot_do_not_both_take_it",
-    "SLOT_IS_OURS": _DYNAMODB
+    "KEY_IS_HELD_BY_CLAIM": _DYNAMODB
     + "test_slots.py::test_a_late_clean_up_does_not_free_the_slot_of_a_claim_that_came_after",
 }
 """The test that misses a clause: the contract's where it can tell, else the store's own. None needs

@@ -106,11 +106,10 @@ def of_aws(error: BaseException) -> errors.RdqError | None:
     """
     if not type(error).__module__.startswith("botocore") or not isinstance(error, Exception):
         return None
-    from rdq_core.stores.dynamodb.endpoint import endpoint_of
-    from rdq_core.stores.dynamodb.faults import Kind, understand
+    from rdq_core.stores.dynamodb.faults import FaultKind, endpoint_of, understand
 
     fault = understand(error)
-    if fault.kind is Kind.BUG:
+    if fault.kind is FaultKind.BUG:
         return None
     action = getattr(error, "operation_name", None)
     if "Credentials" in fault.code:

@@ -21,8 +21,8 @@ from rdq_core.engine.events import Event, EventName
 from rdq_core.engine.presence import AWAKE_FOR
 from rdq_core.errors import ConfigInvalid, InputInvalid, StoreFailed
 from rdq_core.runtime.hosting import FunctionHost
-from rdq_core.stores.dynamodb.owner import text_of
 from rdq_core.stores.dynamodb.schema import STATE, Attr, queue_of
+from rdq_core.stores.dynamodb.values import text_of
 
 SWEEPER: Final = "RDQ_SWEEPER_FUNCTION"
 """The environment variable that names the sweeper function."""

@@ -303,20 +303,22 @@ def connect(
     """
     from rdq_core.runtime.environment import tables_in
     from rdq_core.stores.dynamodb.audit import DynamoAudit
-    from rdq_core.stores.dynamodb.control import DynamoQueues
+    from rdq_core.stores.dynamodb.coordination import (
+        DynamoCursorKey,
+        DynamoRateLimiter,
+        DynamoReservations,
+    )
     from rdq_core.stores.dynamodb.jobs import DynamoJobs
-    from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
-    from rdq_core.stores.dynamodb.reservations import DynamoReservations
-    from rdq_core.stores.dynamodb.secret import DynamoCursorKey
+    from rdq_core.stores.dynamodb.queues import DynamoQueues
+    from rdq_core.stores.dynamodb.sender import watch_attempts
     from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
-    from rdq_core.stores.dynamodb.tries import listen_to
 
     tables = tables or tables_in()
     client = client or dynamodb_client()
     bucket = os.environ.get(BODY_BUCKET) or None
     s3 = _client("s3", os.environ) if bucket else None
     for each in filter(None, (client, s3)):
-        listen_to(each)
+        watch_attempts(each)
     clock = clock or _storage_clock(client, tables)
     ids, jitter, sleeper = SystemIds(), SystemJitter(), sleeper or SystemSleeper()
     queues = DynamoQueues(client, tables, clock=clock, jitter=jitter, sleeper=sleeper)
@@ -364,11 +366,11 @@ def lambda_client(read_timeout: float) -> Any:
 
 def _storage_clock(client: Any, tables: "Tables") -> Clock:
     from rdq_core.stores.dynamodb.clock import StorageClock
-    from rdq_core.stores.dynamodb.queue_items import any_key
-    from rdq_core.stores.dynamodb.transact import Sender
+    from rdq_core.stores.dynamodb.queues import unused_key
+    from rdq_core.stores.dynamodb.sender import Sender
 
     once = Sender(client, jitter=SystemJitter(), sleeper=SystemSleeper(), tries=1)
-    clock = StorageClock(SystemClock(), probe=lambda: once.get(tables.control, any_key()))
+    clock = StorageClock(SystemClock(), probe=lambda: once.get(tables.control, unused_key()))
     clock.listen_to(client)
     return clock
 

@@ -55,7 +55,9 @@ class MemoryJobs:
             if present is None:
                 return
             if present.revision != job.revision:
-                raise StoreFailed(f"job {job.id} has changed meanwhile", may_have_happened=False)
+                raise StoreFailed(
+                    f"job {job.id} has changed since it was read", may_have_happened=False
+                )
             self._ended[job.id] = self._open.pop(job.id)
 
 

@@ -101,7 +101,7 @@ def test_a_local_engine_that_is_down_is_told_at_the_first_refusal(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     message = shell(*LIST).error["message"]
-    assert "nobody listens at http://127.0.0.1:9" in message
+    assert "connection refused at http://127.0.0.1:9" in message
     assert "times" not in message
 
 

@@ -13,7 +13,7 @@ from rdq_core.domain.ids import encode_id
 from rdq_core.errors import LeaseLost, StoreFailed, TaskNotFound
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import connect
-from rdq_core.stores.dynamodb.transact import MAX_TRIES
+from rdq_core.stores.dynamodb.sender import MAX_TRIES
 from rdq_core.testing.faults import Fault, FaultScript, LosesAnswer, LosesRequest, Rejects, Request
 from tests.dynamodb import verbs
 from tests.dynamodb.world import FAILURE, QUEUE, SHARDS, TABLES, TASK_ID, World, a_task

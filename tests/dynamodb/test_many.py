@@ -10,7 +10,7 @@ from rdq_core.domain.ids import encode_id
 from rdq_core.domain.task import Status, Task
 from rdq_core.engine.ports import Submission
 from rdq_core.errors import InputInvalid, RdqError, StoreFailed, Unavailable
-from rdq_core.stores.dynamodb.transact import MAX_TRIES
+from rdq_core.stores.dynamodb.sender import MAX_TRIES
 from rdq_core.testing.capacity import Meter
 from rdq_core.testing.faults import FaultScript
 from tests.dynamodb.billing import Bill

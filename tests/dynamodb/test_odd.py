@@ -18,9 +18,8 @@ from rdq_core.domain.task import Status
 from rdq_core.engine.ports import Candidate
 from rdq_core.errors import CorruptItem, TaskConflict, TaskNotFound
 from rdq_core.stores.dynamodb import reading, stacks
-from rdq_core.stores.dynamodb.access import partition_of
-from rdq_core.stores.dynamodb.records import entry_item
-from rdq_core.stores.dynamodb.schema import Attr
+from rdq_core.stores.dynamodb.dead_letters import entry_item
+from rdq_core.stores.dynamodb.schema import Attr, partition_of
 from rdq_core.stores.dynamodb.values import Reader
 from tests.dynamodb.verbs import HOUR, noise, seen_dead
 from tests.dynamodb.world import FAILURE, LEASE, QUEUE, SHARDS, TABLES, TASK_ID, World, a_task
@@ -313,8 +312,8 @@ def test_what_unpacks_to_more_than_rdq_ever_packs_is_corrupt_and_takes_no_memory
     with pytest.raises(CorruptItem, match="decompressed"):
         Reader(bomb, "a body").unpacked(Attr.PAYLOAD, compressed=True)
     with pytest.raises(zlib.error, match="too large"):
-        stacks.restored(stacks.squeezed(b"x" * (MAX_STACK_BYTES + 1)))
-    assert stacks.restored(stacks.squeezed(b"x" * MAX_STACK_BYTES)) == b"x" * MAX_STACK_BYTES
+        stacks.decompressed(stacks.compressed(b"x" * (MAX_STACK_BYTES + 1)))
+    assert stacks.decompressed(stacks.compressed(b"x" * MAX_STACK_BYTES)) == b"x" * MAX_STACK_BYTES
 
 
 def test_json_that_is_nested_too_deeply_is_corrupt() -> None:

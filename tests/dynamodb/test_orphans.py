@@ -13,7 +13,7 @@ from rdq_core.engine.ports import Kind
 from rdq_core.errors import LeaseLost, StoreFailed
 from rdq_core.ops.garbage import Collected, collect
 from rdq_core.stores.dynamodb import orphans
-from rdq_core.stores.dynamodb.claim_check import key_for
+from rdq_core.stores.dynamodb.claim_check import object_key
 from rdq_core.testing.faults import FaultScript
 from tests.dynamodb.test_claim_check import Checked
 from tests.dynamodb.test_cleanup import dead_after_failures, expire
@@ -161,7 +161,7 @@ def test_an_object_that_no_rule_expires_goes_when_it_is_old_and_nobodys(anywhere
     # Objects' times are the engine's own, and the test's clock is elsewhere.
     anywhere.clock.step(checked.put_at() - anywhere.now)
     anywhere.dead(payload=noise(MIB))
-    orphan = key_for(encode_id(8), "s3-orphan", ends_at=None, now=anywhere.now)
+    orphan = object_key(encode_id(8), "s3-orphan", ends_at=None, now=anywhere.now)
     checked.s3.put_object(Bucket=checked.bucket, Key=orphan, Body=b"x")
     assert removed(anywhere) == {}
     anywhere.clock.advance("49h")

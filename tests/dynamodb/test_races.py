@@ -11,7 +11,7 @@ from rdq_core.domain.lease import Claim
 from rdq_core.domain.lifecycle import Result
 from rdq_core.domain.task import Status
 from rdq_core.errors import LeaseLost, StoreFailed
-from rdq_core.stores.dynamodb.transact import MAX_TRIES
+from rdq_core.stores.dynamodb.sender import MAX_TRIES
 from rdq_core.testing.faults import FaultScript
 from tests.dynamodb.verbs import HOUR, noise
 from tests.dynamodb.world import FAILURE, TABLES, World

@@ -6,7 +6,7 @@ import pytest
 from rdq_core.config.settings import RateLimit
 from rdq_core.errors import CorruptItem
 from rdq_core.runtime.system import SystemIds, SystemSleeper
-from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
+from rdq_core.stores.dynamodb.coordination import DynamoRateLimiter
 from rdq_core.stores.dynamodb.schema import Tables, create_tables
 from rdq_core.testing.clock import NOON, NoJitter
 from rdq_core.testing.faults import FaultScript

@@ -15,8 +15,8 @@ from rdq_core.ops.dead_letters import DeadLetters, entries_of
 from rdq_core.ops.orders import Operation, Order
 from rdq_core.ops.preview import preview
 from rdq_core.ops.selection import Filters, Selection
+from rdq_core.stores.dynamodb.dead_letters import entry_item
 from rdq_core.stores.dynamodb.reading import MOST_COUNTED
-from rdq_core.stores.dynamodb.records import entry_item
 from rdq_core.stores.dynamodb.schema import DEAD_INDEX
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 from rdq_core.stores.memory_jobs import MemoryCursorKey

@@ -17,9 +17,9 @@ from botocore.exceptions import (
 
 from rdq_core.errors import LeaseLost, StoreFailed, Unavailable
 from rdq_core.stores.dynamodb.expressions import CLAUSES, all_of, any_of, change, expressed
-from rdq_core.stores.dynamodb.faults import Kind, understand
+from rdq_core.stores.dynamodb.faults import FaultKind, understand
 from rdq_core.stores.dynamodb.schema import Attr, Tables, create_tables, definitions
-from rdq_core.stores.dynamodb.transact import MAX_TRIES, Sender
+from rdq_core.stores.dynamodb.sender import MAX_TRIES, Sender
 from rdq_core.stores.dynamodb.values import item_size
 from rdq_core.testing.faults import FaultScript, Rejects
 from tests.dynamodb.world import QUEUE, TABLES, TASK_ID, World
@@ -38,24 +38,24 @@ def _cancelled(*codes: str | None) -> ClientError:
 
 
 CANCELLED = [
-    (("ConditionalCheckFailed", None), Kind.CONDITION),
-    ((None, "ConditionalCheckFailed"), Kind.CONDITION),
-    (("ConditionalCheckFailed", "TransactionConflict"), Kind.CONDITION),
-    (("ThrottlingError", "ConditionalCheckFailed"), Kind.CONDITION),
-    (("TransactionConflict", None), Kind.CONFLICT),
-    (("TransactionConflict", "ProvisionedThroughputExceeded"), Kind.THROTTLED),
-    ((None, "ThrottlingError"), Kind.THROTTLED),
-    (("ValidationError", None), Kind.BUG),
-    (("ConditionalCheckFailed", "ValidationError"), Kind.BUG),
-    (("TransactionConflict", "ItemCollectionSizeLimitExceeded"), Kind.BUG),
-    ((None, None), Kind.BUG),
-    ((), Kind.BUG),
+    (("ConditionalCheckFailed", None), FaultKind.CONDITION),
+    ((None, "ConditionalCheckFailed"), FaultKind.CONDITION),
+    (("ConditionalCheckFailed", "TransactionConflict"), FaultKind.CONDITION),
+    (("ThrottlingError", "ConditionalCheckFailed"), FaultKind.CONDITION),
+    (("TransactionConflict", None), FaultKind.CONFLICT),
+    (("TransactionConflict", "ProvisionedThroughputExceeded"), FaultKind.THROTTLED),
+    ((None, "ThrottlingError"), FaultKind.THROTTLED),
+    (("ValidationError", None), FaultKind.BUG),
+    (("ConditionalCheckFailed", "ValidationError"), FaultKind.BUG),
+    (("TransactionConflict", "ItemCollectionSizeLimitExceeded"), FaultKind.BUG),
+    ((None, None), FaultKind.BUG),
+    ((), FaultKind.BUG),
 ]
 
 
 @pytest.mark.parametrize(("codes", "kind"), CANCELLED)
 def test_a_cancelled_transaction_is_read_item_by_item(
-    codes: tuple[str | None, ...], kind: Kind
+    codes: tuple[str | None, ...], kind: FaultKind
 ) -> None:
     assert understand(_cancelled(*codes)).kind is kind
 
@@ -66,12 +66,15 @@ def test_a_failed_condition_brings_the_row_of_its_own_item() -> None:
 
 
 UNANSWERED = [
-    (EndpointConnectionError(endpoint_url="x"), Kind.NOT_SENT),
-    (ConnectTimeoutError(endpoint_url="x"), Kind.NOT_SENT),
-    (ReadTimeoutError(endpoint_url="x"), Kind.BROKEN),
-    (ChecksumError(checksum_type="crc32", expected_checksum="1", actual_checksum="2"), Kind.BROKEN),
-    (NoCredentialsError(), Kind.UNAVAILABLE),
-    (ParamValidationError(report="x"), Kind.BUG),
+    (EndpointConnectionError(endpoint_url="x"), FaultKind.NOT_SENT),
+    (ConnectTimeoutError(endpoint_url="x"), FaultKind.NOT_SENT),
+    (ReadTimeoutError(endpoint_url="x"), FaultKind.BROKEN),
+    (
+        ChecksumError(checksum_type="crc32", expected_checksum="1", actual_checksum="2"),
+        FaultKind.BROKEN,
+    ),
+    (NoCredentialsError(), FaultKind.UNAVAILABLE),
+    (ParamValidationError(report="x"), FaultKind.BUG),
 ]
 
 
@@ -79,26 +82,26 @@ UNANSWERED = [
     ("error", "kind"), UNANSWERED, ids=lambda value: getattr(value, "name", type(value).__name__)
 )
 def test_a_request_without_an_answer_may_have_been_carried_out_or_not(
-    error: Exception, kind: Kind
+    error: Exception, kind: FaultKind
 ) -> None:
     fault = understand(error)
-    assert (fault.kind, fault.kind.may_have_happened) == (kind, kind is Kind.BROKEN)
+    assert (fault.kind, fault.kind.may_have_happened) == (kind, kind is FaultKind.BROKEN)
 
 
 @pytest.mark.parametrize(
     ("code", "status", "kind"),
     [
-        ("ThrottlingException", 400, Kind.THROTTLED),
-        ("TransactionInProgressException", 400, Kind.BROKEN),
-        ("InternalServerError", 500, Kind.BROKEN),
-        ("SomethingNew", 503, Kind.BROKEN),
-        ("SomethingNew", 400, Kind.BUG),
-        ("ValidationException", 400, Kind.BUG),
-        ("IdempotentParameterMismatchException", 400, Kind.BUG),
-        ("ExpiredTokenException", 400, Kind.UNAVAILABLE),
+        ("ThrottlingException", 400, FaultKind.THROTTLED),
+        ("TransactionInProgressException", 400, FaultKind.BROKEN),
+        ("InternalServerError", 500, FaultKind.BROKEN),
+        ("SomethingNew", 503, FaultKind.BROKEN),
+        ("SomethingNew", 400, FaultKind.BUG),
+        ("ValidationException", 400, FaultKind.BUG),
+        ("IdempotentParameterMismatchException", 400, FaultKind.BUG),
+        ("ExpiredTokenException", 400, FaultKind.UNAVAILABLE),
     ],
 )
-def test_an_error_code_belongs_to_one_family(code: str, status: int, kind: Kind) -> None:
+def test_an_error_code_belongs_to_one_family(code: str, status: int, kind: FaultKind) -> None:
     answer: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
     assert understand(ClientError(answer, "PutItem")).kind is kind
 

@@ -11,7 +11,7 @@ from rdq_core.domain.attempt import Attempt, Outcome
 from rdq_core.domain.times import EPOCH
 from rdq_core.errors import CorruptItem
 from rdq_core.stores.dynamodb import stacks
-from rdq_core.stores.dynamodb.records import Record, read_record, record_item
+from rdq_core.stores.dynamodb.history import Record, read_record, record_item
 from rdq_core.stores.dynamodb.schema import Attr
 from rdq_core.stores.dynamodb.values import Item, item_size
 
@@ -47,7 +47,7 @@ def test_every_stack_comes_back_as_it_was(stack: str) -> None:
     assert error.stack == stack
 
 
-@pytest.mark.parametrize("damage", [b"", b"not zlib", stacks.squeezed(b"x" * 600)[:-5]])
+@pytest.mark.parametrize("damage", [b"", b"not zlib", stacks.compressed(b"x" * 600)[:-5]])
 def test_a_stack_that_was_damaged_is_told(damage: bytes) -> None:
     item = {**stored("x" * 600), Attr.ERROR_STACK: {"B": damage}}
     with pytest.raises(CorruptItem, match="decompressed"):
@@ -60,7 +60,7 @@ def test_a_stack_stored_with_phrases_of_a_newer_rdq_is_told() -> None:
 
 
 def test_the_phrases_never_change_because_stored_stacks_are_read_with_them() -> None:
-    assert (stacks.PHRASES, hashlib.sha256(stacks._PHRASES).hexdigest()[:16]) == (
+    assert (stacks.ENCODING, hashlib.sha256(stacks._PHRASES).hexdigest()[:16]) == (
         "es1",
         "bbac00f225616624",
     )

@@ -19,14 +19,14 @@ from rdq_core.engine.auditor import Auditor, Principal
 from rdq_core.engine.ports import TaskStore
 from rdq_core.errors import LeaseLost
 from rdq_core.runtime.system import SystemIds
-from rdq_core.stores.dynamodb import contents
+from rdq_core.stores.dynamodb import bodies
 from rdq_core.stores.dynamodb.audit import DynamoAudit
-from rdq_core.stores.dynamodb.control import DynamoQueues
-from rdq_core.stores.dynamodb.items import read_row
-from rdq_core.stores.dynamodb.queue_items import read_queue
-from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
-from rdq_core.stores.dynamodb.records import read_entry, read_record
+from rdq_core.stores.dynamodb.coordination import DynamoRateLimiter
+from rdq_core.stores.dynamodb.dead_letters import read_entry
+from rdq_core.stores.dynamodb.history import read_record
+from rdq_core.stores.dynamodb.queues import DynamoQueues, read_queue
 from rdq_core.stores.dynamodb.schema import Attr, Tables, definitions
+from rdq_core.stores.dynamodb.state_row import read_inline, read_row
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 from rdq_core.stores.dynamodb.values import Reader
 from rdq_core.stores.memory import MemoryStore
@@ -254,14 +254,14 @@ def read_item(thrown: tuple[str, Any]) -> None:
         case "T":
             row = read_row(item)
             assert row.success is None or row.success.attempt_no == row.history_length + 1
-            contents.read_inline(reader)
+            read_inline(reader)
         case "A":
             read_record(item)
         case "D":
             read_entry(item)
         case "B" | "R":
-            contents.read_body(reader)
-            contents.unpacked(reader, Attr.RESULT)
+            bodies.read_body(reader)
+            bodies.unpacked(reader, Attr.RESULT)
         case _:
             read_queue({"sk": {"S": QUEUE}, **item})
 

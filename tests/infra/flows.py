@@ -23,7 +23,7 @@ from rdq_core.ops.garbage import collect
 from rdq_core.ops.requests import answer
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import connect
-from rdq_core.stores.dynamodb.claim_check import LASTING
+from rdq_core.stores.dynamodb.claim_check import UNEXPIRING
 from rdq_core.stores.dynamodb.schema import Attr, Tables, create_tables
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
@@ -203,7 +203,7 @@ def a_sweeper_meets_a_forgotten_task(company: Company) -> None:
     task_id = company.submit(noise(LARGE), target="order:7")
     company.sweep(None)
     reference = Reference(ReferenceKind.TARGET, "order:7")
-    company.store._access.references.bury(reference, company.clock.advance("5s"))
+    company.store._access.references.put_tombstone(reference, company.clock.advance("5s"))
     company.sweep()
     assert company.store.get(task_id) is None
 
@@ -285,7 +285,7 @@ def what_is_gone_is_cleaned_up(company: Company) -> None:
         }
         lasting.pop(Attr.REFERENCES_END_AT, None)
         if Attr.S3_KEY in lasting:
-            lasting[Attr.S3_KEY] = {"S": f"{LASTING}/{task_id}/body"}
+            lasting[Attr.S3_KEY] = {"S": f"{UNEXPIRING}/{task_id}/body"}
         client.delete_item(TableName=tasks, Key={"task_id": item["task_id"], "kind": item["kind"]})
         with company.watch.of("clean-up"):
             company.store.clean_up({"dynamodb": {"OldImage": lasting}})

@@ -7,7 +7,7 @@ import pytest
 
 from rdq_core.domain.task import Status
 from rdq_core.runtime.function_url import ALIAS
-from rdq_core.stores.dynamodb.claim_check import LASTING
+from rdq_core.stores.dynamodb.claim_check import UNEXPIRING
 from rdq_core.stores.dynamodb.schema import STATE, Attr
 from tests.infra.templates import Template, as_list, of_type
 
@@ -96,7 +96,9 @@ def test_so_is_one_that_is_replaced_by_a_new_life(stack: Template, status: Statu
 
 
 def test_content_that_no_rule_expires_goes_with_its_item(stack: Template) -> None:
-    lasting, passing = ({str(Attr.S3_KEY): {"S": f"{prefix}/1/2"}} for prefix in (LASTING, "90d"))
+    lasting, passing = (
+        {str(Attr.S3_KEY): {"S": f"{prefix}/1/2"}} for prefix in (UNEXPIRING, "90d")
+    )
     assert passes(stack, "CleanUpMapping", record("REMOVE", kind="B#1", old=lasting))
     assert not passes(stack, "CleanUpMapping", record("REMOVE", kind="B#1", old=passing))
 

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from rdq_core.stores.dynamodb.claim_check import LASTING, LIFETIMES
+from rdq_core.stores.dynamodb.claim_check import LIFETIMES, UNEXPIRING
 from rdq_core.stores.dynamodb.schema import Attr, Tables, definitions
 from tests.infra.templates import Template, as_list, of_type
 
@@ -74,7 +74,7 @@ def test_objects_live_as_long_as_their_prefix_says(stack: Template) -> None:
         f"{prefix}/": span.days for prefix, span in LIFETIMES.items()
     }
     assert all(rule["Status"] == "Enabled" for rule in as_list(rules))
-    assert f"{LASTING}/" not in {rule.get("Prefix") for rule in rules}
+    assert f"{UNEXPIRING}/" not in {rule.get("Prefix") for rule in rules}
 
 
 def test_nobody_outside_sees_the_bucket(stack: Template) -> None:

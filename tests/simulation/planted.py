@@ -3,7 +3,7 @@ be able to see.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
@@ -20,28 +20,27 @@ from rdq_core.runtime import kicking
 from rdq_core.runtime.kicking import KickFunction
 from rdq_core.stores.dynamodb import (
     claiming,
-    dead_lettering,
+    dead_letters,
     forgetting,
+    operator_verbs,
     reading,
-    redriving,
     settling,
-    slots,
     submitting,
 )
 from rdq_core.stores.dynamodb.audit import DynamoAudit
 from rdq_core.stores.dynamodb.bodies import Bodies
-from rdq_core.stores.dynamodb.cleanup import CleaningUp
 from rdq_core.stores.dynamodb.clock import StorageClock
+from rdq_core.stores.dynamodb.concurrency_keys import free_key
+from rdq_core.stores.dynamodb.coordination import DynamoReservations
 from rdq_core.stores.dynamodb.expressions import ALWAYS, CLAUSES, IS_NEW_JOB, all_of
 from rdq_core.stores.dynamodb.history import History
-from rdq_core.stores.dynamodb.job_items import job_item
-from rdq_core.stores.dynamodb.jobs import DynamoJobs
+from rdq_core.stores.dynamodb.jobs import DynamoJobs, job_item
+from rdq_core.stores.dynamodb.operator_verbs import OperatorVerbs
+from rdq_core.stores.dynamodb.orphans import OrphanVerbs
 from rdq_core.stores.dynamodb.references import References
-from rdq_core.stores.dynamodb.reservations import DynamoReservations
 from rdq_core.stores.dynamodb.schema import OPEN_JOBS, Attr
-from rdq_core.stores.dynamodb.settling import Settling
-from rdq_core.stores.dynamodb.slots import Keyed
-from rdq_core.stores.dynamodb.transact import ConditionFailed, Sender
+from rdq_core.stores.dynamodb.sender import ConditionFailed, Sender
+from rdq_core.stores.dynamodb.settling import SettleVerbs
 from rdq_core.stores.dynamodb.values import number, text
 
 Mistake = Callable[[], contextlib.AbstractContextManager[object]]
@@ -91,12 +90,13 @@ def _is_forgotten(_real: Any, *_given: Any, **_options: Any) -> None:
     return None
 
 
-def _deletes_in_doubt(real: Any, self: Any, settled: Any, *given: Any) -> Any:
+def _deletes_in_doubt(real: Any, self: Any, claim: Any, *given: Any, **options: Any) -> Any:
     try:
-        return real(self, settled, *given)
+        return real(self, claim, *given, **options)
     except StoreFailed:
+        record_key = options.get("record_key") or "A#0#none"
         with contextlib.suppress(StoreFailed):
-            self._access.history.discard(settled.task_id, [settled.record_key or "A#0#none"])
+            self._access.history.discard(claim.task.id, [record_key])
         raise
 
 
@@ -104,9 +104,9 @@ def _renews_later(real: Any, self: Any, row: Any, ends_at: Any) -> Any:
     return {Attr.BODY_ENDS_AT: number(int(ends_at.timestamp()))}
 
 
-def _frees_early(real: Any, self: Any, settled: Any, sets: Any, removes: Any, claim: Any) -> Any:
-    self._access.free_slot(claim.task, claim.fencing_token)
-    return real(self, settled, sets, removes, claim)
+def _frees_early(real: Any, self: Any, claim: Any, *given: Any, **options: Any) -> Any:
+    free_key(self._access, claim.task, claim.fencing_token)
+    return real(self, claim, *given, **options)
 
 
 def _numbers_by_budget(real: Any, row: Any, attempt: Any, claim_id: str) -> Any:
@@ -122,8 +122,8 @@ def _always_us(_real: Any, *_given: Any) -> bool:
     return True
 
 
-def _keeps_entry(_real: Any, self: Any, action: str, part: Mapping[str, Any], entry: Any) -> None:
-    self._access.sender.transact([{action: part}], nonce=self._access.ids.nonce())
+def _keeps_entry(_real: Any, self: Any, part: Any, entry: Any) -> None:
+    self._access.sender.transact([part], nonce=self._access.ids.nonce())
 
 
 def _in_two_writes(real: Any, self: Any, items: Any, *, nonce: str) -> None:
@@ -131,10 +131,10 @@ def _in_two_writes(real: Any, self: Any, items: Any, *, nonce: str) -> None:
         real(self, [item], nonce=f"{nonce}/{place}")
 
 
-def _holds_no_lapsed(real: Any, self: Any, slot: Any, row: Any) -> bool:
-    holder = self._access.state(slot[Attr.TASK_ID]["S"])
-    now = self._access.clock.now()
-    return bool(real(self, slot, row) and holder is not None and not holder.task.is_due(now))
+def _holds_no_lapsed(real: Any, access: Any, seen: Any, task: Any) -> bool:
+    holder = access.state(seen[Attr.TASK_ID]["S"])
+    now = access.clock.now()
+    return bool(real(access, seen, task) and holder is not None and not holder.task.is_due(now))
 
 
 def _keeps_end(real: Any, sets: Any, removes: Any = ()) -> Any:
@@ -155,14 +155,11 @@ def _one_more(real: Any, self: Any, task: Any, claim: Any, settings: Any, *rest:
 
 
 def _spends_on_release(
-    real: Any, self: Any, settled: Any, sets: Any, removes: Any, claim: Any
+    real: Any, self: Any, claim: Any, row: Any, verb: Any, sets: Any, *given: Any, **options: Any
 ) -> Any:
-    spent = (
-        {Attr.ATTEMPT_COUNT: number(claim.task.attempt_count + 1)}
-        if settled.verb == "release"
-        else {}
-    )
-    return real(self, settled, {**sets, **spent}, removes, claim)
+    if verb == "release":
+        sets = {**sets, Attr.ATTEMPT_COUNT: number(claim.task.attempt_count + 1)}
+    return real(self, claim, row, verb, sets, *given, **options)
 
 
 def _submits_anew(real: Any, access: Any, new: Any, refused: Any) -> Any:
@@ -253,38 +250,38 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "a job sends a task back twice": _without("IS_NOT_DONE"),
     "a record is put over a published one": _without("IS_FRESH"),
     "a renewal shortens a body's life": _without("BODY_ENDS_SOONER"),
-    "a slot is taken from its holder": _without("SLOT_IS_FREE"),
-    "a leaked slot is taken twice": _without("SLOT_IS_AS_SEEN"),
-    "a slot is freed without a condition": _without("SLOT_IS_OURS"),
+    "a slot is taken from its holder": _without("KEY_IS_FREE"),
+    "a leaked slot is taken twice": _without("KEY_IS_AS_SEEN"),
+    "a slot is freed without a condition": _without("KEY_IS_HELD_BY_CLAIM"),
     # A step is left out, or done too early or too late.
-    "a claim doesn't raise the fence": _everywhere("leased", _same_fence, claiming, slots),
+    "a claim doesn't raise the fence": _wrapped(claiming, "leased", _same_fence),
     "an attempt is published without its record": _wrapped(History, "put", _is_forgotten),
-    "a record in doubt is deleted": _wrapped(Settling, "_settle", _deletes_in_doubt),
+    "a record in doubt is deleted": _wrapped(SettleVerbs, "_settle", _deletes_in_doubt),
     "a body is not renewed before the write": _wrapped(Bodies, "_renew", _renews_later),
-    "a slot is freed before the claim is settled": _wrapped(Settling, "_settle", _frees_early),
+    "a slot is freed before the claim is settled": _wrapped(SettleVerbs, "_settle", _frees_early),
     "a slot is never freed by its own holder nor by others": _wrapped(
-        Keyed, "_is_held", lambda *_: True
+        claiming, "is_key_held", lambda *_: True
     ),
     "attempts are numbered by the budget": _everywhere(
-        "record_of", _numbers_by_budget, settling, claiming, dead_lettering
+        "next_record", _numbers_by_budget, settling, claiming, dead_letters
     ),
     "a winner takes himself for a loser": _everywhere(
-        "was_it_us", _never_us, settling, dead_lettering
+        "was_our_write", _never_us, settling, dead_letters
     ),
     "a loser takes himself for a winner": _everywhere(
-        "was_it_us", _always_us, settling, dead_lettering
+        "was_our_write", _always_us, settling, dead_letters
     ),
     "a redrive leaves the dead-letter entry": _wrapped(
-        redriving.Redriving, "_with_entry", _keeps_entry
+        OperatorVerbs, "_write_with_entry", _keeps_entry
     ),
     "a transaction is sent as two writes": _wrapped(Sender, "transact", _in_two_writes),
-    "a lapsed holder loses its key": _wrapped(Keyed, "_is_held", _holds_no_lapsed),
-    "a redrive leaves the end of the row": _wrapped(redriving, "change", _keeps_end),
+    "a lapsed holder loses its key": _wrapped(claiming, "is_key_held", _holds_no_lapsed),
+    "a redrive leaves the end of the row": _wrapped(operator_verbs, "change", _keeps_end),
     "a worker trusts its machine's clock": _wrapped(StorageClock, "now", _trusts_the_machine),
     "a sweep looks into one shard only": _wrapped(DueReader, "_begin_look", _looks_into_one_shard),
     "a budget has one attempt too many": _wrapped(Resolver, "resolve", _one_more),
-    "a release spends budget": _wrapped(Settling, "_settle", _spends_on_release),
-    "a submit that lost writes all the same": _wrapped(submitting, "_already_there", _submits_anew),
+    "a release spends budget": _wrapped(SettleVerbs, "_settle", _spends_on_release),
+    "a submit that lost writes all the same": _wrapped(submitting, "_existing", _submits_anew),
     "a record forgets whose claim it was": _wrapped(Resolver, "_attempt", _forgets_what_failed),
     # Who is forgotten, who cleans up, and who did what.
     "a cancel ends a task that came later": _without("IS_THIS_LIFE"),
@@ -294,7 +291,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "a write is denied when what follows it fails": _everywhere(
         "after_a_write", _lets_fail, submitting, forgetting, reading
     ),
-    "a clean-up doesn't ask whose it is": _wrapped(CleaningUp, "clean_up", _cleans_up_blindly),
+    "a clean-up doesn't ask whose it is": _wrapped(OrphanVerbs, "clean_up", _cleans_up_blindly),
     "an operation is begun without its intent": _wrapped(DynamoAudit, "append", _drops_intents),
     # Bulk jobs.
     "a job treats an entry twice": _both(

@@ -7,8 +7,8 @@ from typing import Any, Final
 from rdq_core.domain.ids import encode_id
 from rdq_core.domain.times import cut_to_millis
 from rdq_core.stores.dynamodb.clock import Reading, StorageClock
-from rdq_core.stores.dynamodb.queue_items import any_key
-from rdq_core.stores.dynamodb.transact import Sender
+from rdq_core.stores.dynamodb.queues import unused_key
+from rdq_core.stores.dynamodb.sender import Sender
 from tests.simulation.scheduler import SECOND, Home, Scheduler
 
 START: Final = datetime(2026, 7, 20, 12, tzinfo=UTC)
@@ -59,7 +59,7 @@ class Process:
         self.clock.observe(date, sent=sent, received=self.reading())
 
     def _probe(self) -> None:
-        Sender(self.client, jitter=self, sleeper=self, tries=1).get("rdq-control", any_key())
+        Sender(self.client, jitter=self, sleeper=self, tries=1).get("rdq-control", unused_key())
 
     # -- the world around --------------------------------------------------------------------------
 

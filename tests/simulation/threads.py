@@ -14,7 +14,7 @@ from unittest.mock import patch
 from rdq_core.engine import admission, execution, pool, presence, run, stopping, sweep
 from rdq_core.ops import advancing
 from rdq_core.runtime import kicking
-from rdq_core.stores.dynamodb import clock, transact
+from rdq_core.stores.dynamodb import clock, sender
 from tests.simulation.scheduler import FOREVER, SECOND, Scheduler, Strand
 
 MODULES: Final = (
@@ -26,7 +26,7 @@ MODULES: Final = (
     stopping,
     pool,
     sweep,
-    transact,
+    sender,
     presence,
 )
 """Where threads are started, or wait, or hold a lock while they ask storage."""

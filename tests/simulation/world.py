@@ -16,9 +16,8 @@ from rdq_core.errors import CorruptItem, LeaseLost, RdqError, StoreFailed
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import Parts
 from rdq_core.stores.dynamodb.audit import DynamoAudit
+from rdq_core.stores.dynamodb.coordination import DynamoRateLimiter, DynamoReservations
 from rdq_core.stores.dynamodb.jobs import DynamoJobs
-from rdq_core.stores.dynamodb.rate import DynamoRateLimiter
-from rdq_core.stores.dynamodb.reservations import DynamoReservations
 from rdq_core.stores.dynamodb.schema import Tables, definitions
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 from rdq_core.stores.memory_audit import MemoryAudit

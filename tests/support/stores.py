@@ -14,10 +14,10 @@ import pytest
 from rdq_core.engine.ports import AuditLog, CursorKey, JobStore, QueueStore
 from rdq_core.runtime.system import SystemIds
 from rdq_core.stores.dynamodb.audit import DynamoAudit
-from rdq_core.stores.dynamodb.control import DynamoQueues
+from rdq_core.stores.dynamodb.coordination import DynamoCursorKey
 from rdq_core.stores.dynamodb.jobs import DynamoJobs
+from rdq_core.stores.dynamodb.queues import DynamoQueues
 from rdq_core.stores.dynamodb.schema import Tables, definitions
-from rdq_core.stores.dynamodb.secret import DynamoCursorKey
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 from rdq_core.stores.memory_audit import MemoryAudit
 from rdq_core.stores.memory_jobs import MemoryCursorKey, MemoryJobs

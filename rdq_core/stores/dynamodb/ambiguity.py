@@ -1,9 +1,9 @@
-"""Was it us? What the row that came back with a refusal says about our own write.
+"""Whether a refused write was our own: what the row that came back with the refusal proves.
 
-botocore repeats a request whose answer was lost, so our own success comes back as a failed
-condition. Marks in the row tell it from another's. Whoever really lost deletes what it had put, but
-only when the row proves that nobody will ever see it; in any doubt it stays, and the clean-up finds
-it later.
+botocore sends a request again when its answer was lost. If the first attempt was carried out, the
+second fails its condition, and our own success looks like another writer's. Marks in the row tell
+them apart. A writer that has really lost deletes what it had put before, but only if the row proves
+that it will never be published; in doubt it stays, and the search for orphans finds it later.
 """
 
 import contextlib
@@ -11,18 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rdq_core.domain.lease import Claim
 from rdq_core.domain.lifecycle import Verb
 from rdq_core.errors import StoreFailed
 from rdq_core.stores.dynamodb.access import Access
-from rdq_core.stores.dynamodb.items import StateRow, maybe_row
-from rdq_core.stores.dynamodb.records import number_of
+from rdq_core.stores.dynamodb.history import attempt_no_of
+from rdq_core.stores.dynamodb.state_row import StateRow, maybe_row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """A settling write as it was tried: by which claim, as what, and which records it had put
-    before.
+class SettlingWrite:
+    """A settling write that was sent: for which claim of which life, with which verb, and what was
+    put before it.
     """
 
     task_id: str
@@ -32,68 +31,45 @@ class Settled:
     record_key: str | None = None
     result_ref: str | None = None
 
-    @classmethod
-    def by(
-        cls,
-        claim: Claim,
-        row: StateRow,
-        verb: Verb,
-        *,
-        record_key: str | None = None,
-        result_ref: str | None = None,
-    ) -> "Settled":
-        """The holder's own."""
-        return cls(
-            task_id=claim.task.id,
-            life=row.life,
-            claim_id=claim.claim_id,
-            verb=verb,
-            record_key=record_key,
-            result_ref=result_ref,
-        )
 
-
-def was_it_us(access: Access, settled: Settled, came_back: Mapping[str, Any] | None) -> bool:
-    """Whether the refused write had been carried out before. If not, what it had put is deleted
-    where that is safe.
+def was_our_write(
+    access: Access, write: SettlingWrite, refused_row: Mapping[str, Any] | None
+) -> bool:
+    """Whether the refused write had been carried out before. If not, what was put before it is
+    deleted where that is safe.
     """
-    row = maybe_row(came_back)
+    row = maybe_row(refused_row)
     if row is None:
         return False
-    ours = row.life == settled.life and row.settled_by == settled.claim_id
-    if ours and row.settled_as == settled.verb:
+    settled_by_us = row.life == write.life and row.settled_by == write.claim_id
+    if settled_by_us and row.settled_as == write.verb:
         return True
-    published = _is_published(access, settled, row)
-    if published is False:
-        discard(access, settled.task_id, record_key=settled.record_key)
-    if settled.result_ref is not None and row.result_ref != settled.result_ref:
-        discard(access, settled.task_id, result_ref=settled.result_ref)
-    # Marked as ours but as something else: an earlier, different settling of this claim is what
-    # happened.
-    return bool(published) and not ours
+    is_published = _is_published(access, write, row)
+    if is_published is False:
+        _discard(access, write.task_id, record_key=write.record_key)
+    if write.result_ref is not None and row.result_ref != write.result_ref:
+        _discard(access, write.task_id, result_ref=write.result_ref)
+    # A published record proves our write, if others have written since. Marked as ours with another
+    # verb, the row shows that this claim was settled differently before.
+    return bool(is_published) and not settled_by_us
 
 
-def _is_published(access: Access, settled: Settled, row: StateRow) -> bool | None:
-    """Whether our attempt's record is history. A longer history may hold it: then others wrote
-    after our success.
+def _is_published(access: Access, write: SettlingWrite, row: StateRow) -> bool | None:
+    """Whether the row's history holds our record; None when that cannot be told. A history that is
+    longer than ours may still hold it: others have written after our success.
     """
-    if settled.record_key is None:
+    if write.record_key is None:
         return None
-    if row.life != settled.life or row.history_length < number_of(settled.record_key):
+    if row.life != write.life or row.history_length < attempt_no_of(write.record_key):
         return False
-    return access.history.has(row, settled.record_key)
+    return access.history.has(row, write.record_key)
 
 
-def discard(
-    access: Access,
-    task_id: str,
-    *,
-    record_key: str | None = None,
-    result_ref: str | None = None,
-    body_ref: str | None = None,
+def _discard(
+    access: Access, task_id: str, *, record_key: str | None = None, result_ref: str | None = None
 ) -> None:
-    """Delete what is proved to be nobody's; a failure to do so is left to the clean-up."""
+    # A failure leaves an orphan, which the clean-up finds.
     with contextlib.suppress(StoreFailed):
         if record_key is not None:
             access.history.discard(task_id, [record_key])
-        access.bodies.discard(task_id, bodies=(body_ref,), results=(result_ref,))
+        access.bodies.discard(task_id, results=(result_ref,))

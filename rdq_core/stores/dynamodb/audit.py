@@ -1,7 +1,7 @@
-"""The audit log in a table of its own: a partition for each queue and month, records in the order
-of their time.
+"""The audit log in a table of its own: a partition per queue and month, records in order of time.
 
-The invariant: records are only ever added. Nothing here updates or deletes one, and no role may.
+The invariant: records are only ever added. Nothing here updates or deletes one, and no role of the
+templates is allowed to.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from rdq_core.engine.ports import AuditRecord, Jitter, Phase, Sleeper
 from rdq_core.errors import StoreFailed
 from rdq_core.stores.dynamodb.expressions import IS_NOT_RECORDED, all_of
 from rdq_core.stores.dynamodb.schema import Attr, Tables
-from rdq_core.stores.dynamodb.transact import ConditionFailed, Sender
+from rdq_core.stores.dynamodb.sender import ConditionFailed, Sender
 from rdq_core.stores.dynamodb.values import Item, Reader, compact_json, moment, text
 
 _A_DAY: Final = timedelta(days=1)
@@ -32,7 +32,8 @@ class DynamoAudit:
         try:
             self._sender.put(self._table, item, all_of(IS_NOT_RECORDED), {})
         except ConditionFailed as refused:
-            if refused.row != item:  # else it is our own, and only its answer was lost
+            # The same item is our own, and only its answer was lost.
+            if refused.row != item:
                 raise StoreFailed(
                     f"audit record {record.id} is there already", may_have_happened=False
                 ) from None
@@ -40,13 +41,13 @@ class DynamoAudit:
     def records(
         self, queue: str, *, since: datetime, before: str, limit: int
     ) -> Sequence[AuditRecord]:
-        """See `AuditLog.records`. Raises CorruptItem for one that can't be read."""
-        found: list[AuditRecord] = []
+        """See `AuditLog.records`. Raises CorruptItem for one that cannot be read."""
+        records: list[AuditRecord] = []
         month = _month_of(time_of(before))
-        while len(found) < limit and month >= _month_of(since):
-            found += self._of_month(queue, month, since, before, limit - len(found))
+        while len(records) < limit and month >= _month_of(since):
+            records += self._of_month(queue, month, since, before, limit - len(records))
             month = _month_of(month - _A_DAY)
-        return found
+        return records
 
     def _of_month(
         self, queue: str, month: datetime, since: datetime, before: str, limit: int
@@ -62,18 +63,19 @@ class DynamoAudit:
             ":first": text(first_id(max(since, month))),
             ":before": text(before),
         }
-        found: list[AuditRecord] = []
-        while len(found) < limit:
-            page = self._sender.query({**request, "Limit": limit - len(found) + 1}, values)
-            found += [_record(item) for item in page["Items"] if item[Attr.SK]["S"] != before]
+        records: list[AuditRecord] = []
+        while len(records) < limit:
+            # One more, because BETWEEN includes `before`, which is left out here.
+            page = self._sender.query({**request, "Limit": limit - len(records) + 1}, values)
+            records += [_record(item) for item in page["Items"] if item[Attr.SK]["S"] != before]
             if "LastEvaluatedKey" not in page:
                 break
             request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
-        return found[:limit]
+        return records[:limit]
 
 
-def _month_of(moment_in_it: datetime) -> datetime:
-    return moment_in_it.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+def _month_of(time: datetime) -> datetime:
+    return time.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
 def _partition(queue: str, at: datetime) -> str:
@@ -107,15 +109,8 @@ def _record(item: Mapping[str, Any]) -> AuditRecord:
         operation=reader.text(Attr.OPERATION),
         queue=reader.text(Attr.PK).rpartition("#")[0],
         reason=reader.maybe_text(Attr.REASON),
-        phase=_phase(reader),
+        phase=reader.choice(Attr.PHASE, Phase),
         detail=reader.json_of(
             Attr.DETAIL, reader.text(Attr.DETAIL).encode("utf-8", "surrogatepass")
         ),
     )
-
-
-def _phase(reader: Reader) -> Phase:
-    try:
-        return Phase(reader.text(Attr.PHASE))
-    except ValueError:
-        raise reader.corrupt("its phase is none that this rdq knows") from None

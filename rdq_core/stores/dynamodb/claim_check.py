@@ -1,8 +1,7 @@
-"""Content too large for an item, in S3: the item keeps the key, as a claim check.
+"""Content too large for an item, in S3: the item keeps the object's key, as a claim check.
 
-Keys begin with how long their object stays, and lifecycle rules on those prefixes remove what
-nobody removed: an orphan goes by itself. The invariant: an object stays at least as long as the
-item that names it.
+The invariant: an object stays at least as long as the item that names it. Keys begin with how long
+their object stays, and lifecycle rules on those prefixes expire orphans.
 """
 
 from collections.abc import Callable
@@ -10,42 +9,44 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from rdq_core.errors import Unavailable
-from rdq_core.stores.dynamodb.faults import Kind
-from rdq_core.stores.dynamodb.transact import Patience, Refused
+from rdq_core.stores.dynamodb.faults import FaultKind
+from rdq_core.stores.dynamodb.sender import Refused, RequestRetries
 from rdq_core.stores.dynamodb.values import seconds_up
 
 T = TypeVar("T")
 
 LIFETIMES: Final = {"90d": timedelta(days=90), "500d": timedelta(days=500)}
-"""Prefixes of keys, and after how many days a lifecycle rule expires their objects."""
-LASTING: Final = "keep"
-"""The prefix of objects that no rule expires: their task stays for good, or until somebody removes
-it.
+"""Prefixes of keys, and the age at which a lifecycle rule expires their objects."""
+UNEXPIRING: Final = "keep"
+"""The prefix of objects that no rule expires: those of tasks that never expire. The clean-up
+deletes them when their task is purged or forgotten.
 """
 
-CHECKED: Final = "s3-"
+IN_S3: Final = "s3-"
 """How the name of a body or result begins whose content is in S3."""
 
 
 class ClaimCheck:
-    """A bucket for large payloads and results. Raises Unavailable when it can't be used from here,
-    StoreFailed.
+    """The bucket for large payloads and results.
+
+    Each method raises StoreFailed when repeating the request has not helped, and Unavailable when
+    an operator has to act.
     """
 
-    def __init__(self, client: Any, bucket: str, patience: Patience) -> None:
+    def __init__(self, client: Any, bucket: str, retries: RequestRetries) -> None:
         self._client = client
         self._bucket = bucket
-        self._patience = patience
+        self._retries = retries
 
     def put(self, key: str, content: bytes) -> None:
-        """Store content. Doing so again changes nothing."""
+        """Store content. Repeating this changes nothing."""
         self._send(
             "s3:PutObject",
             lambda: self._client.put_object(Bucket=self._bucket, Key=key, Body=content),
         )
 
     def get(self, key: str) -> bytes | None:
-        """The content, None when it isn't there."""
+        """The content, None when there is none."""
         try:
             return self._send("s3:GetObject", lambda: self._read(key), writes=False)
         except Refused as refused:
@@ -54,7 +55,7 @@ class ClaimCheck:
             raise refused.error from None
 
     def copy(self, key: str, to: str) -> bool:
-        """Store the same content under another key; False when it isn't there."""
+        """Store the same content under another key; False when there is none."""
         source = {"Bucket": self._bucket, "Key": key}
         try:
             self._send(
@@ -68,18 +69,20 @@ class ClaimCheck:
         return True
 
     def delete(self, key: str) -> None:
-        """Remove content, there or not."""
+        """Remove content if there is any."""
         self._send(
             "s3:DeleteObject", lambda: self._client.delete_object(Bucket=self._bucket, Key=key)
         )
 
-    def lasting(self, *, after: str | None, limit: int) -> list[tuple[str, datetime]]:
-        """Keys of objects that no rule expires, in their order, and since when each is there."""
+    def unexpiring(self, *, after: str | None, limit: int) -> list[tuple[str, datetime]]:
+        """The keys of objects that no rule expires, in order, each with the time of its last
+        write.
+        """
         start = {} if after is None else {"StartAfter": after}
         answer = self._send(
             "s3:ListBucket",
             lambda: self._client.list_objects_v2(
-                Bucket=self._bucket, Prefix=f"{LASTING}/", MaxKeys=limit, **start
+                Bucket=self._bucket, Prefix=f"{UNEXPIRING}/", MaxKeys=limit, **start
             ),
             writes=False,
         )
@@ -91,34 +94,34 @@ class ClaimCheck:
 
     def _send(self, action: str, call: Callable[[], T], *, writes: bool = True) -> T:
         try:
-            return self._patience.send(call, what=f"{action} on {self._bucket}", writes=writes)
+            return self._retries.send(
+                call, what=lambda: f"{action} on {self._bucket}", writes=writes
+            )
         except Refused as refused:
-            if refused.fault.kind is not Kind.UNAVAILABLE:
+            if refused.fault.kind is not FaultKind.UNAVAILABLE:
                 raise
             raise Unavailable(
                 f"{action} on {self._bucket} is not possible: {refused.fault.code}"
             ) from None
 
 
+def object_key(task_id: str, ref: str, *, ends_at: datetime | None, now: datetime) -> str:
+    """The key of an object that stays until `ends_at` (None: for good). Each end has a key of its
+    own, since a lifecycle rule counts from the object's creation.
+    """
+    if ends_at is None:
+        return f"{UNEXPIRING}/{task_id}/{ref}"
+    lifetime = next((name for name, span in LIFETIMES.items() if ends_at - now <= span), UNEXPIRING)
+    return f"{lifetime}/{task_id}/{ref}-{seconds_up(ends_at)}"
+
+
 def task_of(key: str) -> str:
-    """The task that an object of this key belongs to."""
+    """The task that an object's key belongs to."""
     return key.split("/")[1]
 
 
-def is_of(key: str, ref: str) -> bool:
-    """Whether an object of this key is content of the body or result with this name, whatever its
-    end.
-    """
+def is_content_of(key: str, ref: str) -> bool:
+    """Whether an object's key belongs to the body or result with this name, with any end."""
     name = key.rpartition("/")[2]
     end = name.removeprefix(f"{ref}-")
     return name == ref or (end != name and end.isdecimal())
-
-
-def key_for(task_id: str, ref: str, *, ends_at: datetime | None, now: datetime) -> str:
-    """The key of an object that stays until `ends_at`, None: for good. Each end gives a key of its
-    own.
-    """
-    if ends_at is None:
-        return f"{LASTING}/{task_id}/{ref}"
-    lifetime = next((name for name, span in LIFETIMES.items() if ends_at - now <= span), LASTING)
-    return f"{lifetime}/{task_id}/{ref}-{seconds_up(ends_at)}"

@@ -52,7 +52,9 @@ class Reading:
 
     @property
     def apart(self) -> float:
-        """The difference of the two, which only changes when one of them is set, frozen or drifts."""
+        """The difference of the two, which only changes when one of them is set, frozen or
+        drifts.
+        """
         return self.wall - self.monotonic
 
 

@@ -1,13 +1,12 @@
-"""What a failed request means: refused by a condition, worth another try, not possible from here,
-or our own bug.
+"""What a failed request means, by what can be done about it.
 
-condition       somebody else was faster, or we were ourselves and lost the answer: the row that came back decides
-conflict        another transaction holds an item just now: again, after a pause
-throttled       too much at once: again, after a longer pause
-broken          the service or the network failed; the write may have happened
-not sent        no connection: the write has not happened
-unavailable     a missing table, permission or credential: nothing will help but a person
-bug             anything else is raised as it is
+condition     a condition did not hold: the row that came back says who was faster (perhaps us)
+conflict      another transaction holds one of the items: send it again after a pause
+throttled     the table is over its capacity: send it again after a longer pause
+broken        the service or the network failed; the write may have been carried out
+not sent      no connection was made: the write was not carried out
+unavailable   a table, permission or credential is missing: an operator has to act
+bug           anything else is raised as it is
 """
 
 import re
@@ -15,11 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from botocore.exceptions import (
+    BotoCoreError,
     ChecksumError,
     ClientError,
     CredentialRetrievalError,
+    EndpointConnectionError,
     HTTPClientError,
     IncompleteReadError,
     NoCredentialsError,
@@ -29,11 +31,14 @@ from botocore.exceptions import (
 from botocore.exceptions import ConnectionError as NotConnected
 
 _DENIED = re.compile(
-    r"not authorized to perform: (?P<action>[\w-]+:\w+)(?: on resource: (?:\S*[:/])?(?P<resource>[\w.-]+))?"
+    r"not authorized to perform: (?P<action>[\w-]+:\w+)"
+    r"(?: on resource: (?:\S*[:/])?(?P<resource>[\w.-]+))?"
 )
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_SERVER_ERRORS: Final = 500
 
 
-class Kind(Enum):
+class FaultKind(Enum):
     """The families of failure, by what is done about them."""
 
     CONDITION = auto()
@@ -45,128 +50,171 @@ class Kind(Enum):
     BUG = auto()
 
     @property
-    def is_worth_another_try(self) -> bool:
+    def is_transient(self) -> bool:
         """Whether the same request may succeed a moment later."""
-        return self in _PASSING
+        return self in _TRANSIENT
 
     @property
     def may_have_happened(self) -> bool:
-        """Whether the write may have taken place although it failed."""
-        return self is Kind.BROKEN
+        """Whether the write may have been carried out although the request failed."""
+        return self is FaultKind.BROKEN
 
 
-_PASSING: Final = frozenset({Kind.CONFLICT, Kind.THROTTLED, Kind.BROKEN, Kind.NOT_SENT})
+_TRANSIENT: Final = frozenset(
+    {FaultKind.CONFLICT, FaultKind.THROTTLED, FaultKind.BROKEN, FaultKind.NOT_SENT}
+)
 
-_CODES: Final[Mapping[str, Kind]] = {
-    "ConditionalCheckFailedException": Kind.CONDITION,
-    "TransactionConflictException": Kind.CONFLICT,
-    # An earlier try of this very transaction is still under way, so it may yet succeed.
-    "TransactionInProgressException": Kind.BROKEN,
-    "ThrottlingException": Kind.THROTTLED,
-    "ThrottledException": Kind.THROTTLED,
-    "RequestLimitExceeded": Kind.THROTTLED,
-    "ProvisionedThroughputExceededException": Kind.THROTTLED,
-    "ReplicatedWriteConflictException": Kind.CONFLICT,
-    "LimitExceededException": Kind.THROTTLED,
-    "SlowDown": Kind.THROTTLED,
-    "OperationAborted": Kind.CONFLICT,
-    "InternalServerError": Kind.BROKEN,
-    "InternalFailure": Kind.BROKEN,
-    "ServiceUnavailable": Kind.BROKEN,
-    "ServiceUnavailableException": Kind.BROKEN,
-    "RequestTimeout": Kind.BROKEN,
-    "RequestTimeoutException": Kind.BROKEN,
-    "ResourceNotFoundException": Kind.UNAVAILABLE,
-    "AccessDeniedException": Kind.UNAVAILABLE,
-    "AccessDenied": Kind.UNAVAILABLE,
-    "NoSuchBucket": Kind.UNAVAILABLE,
-    "InvalidAccessKeyId": Kind.UNAVAILABLE,
-    "SignatureDoesNotMatch": Kind.UNAVAILABLE,
-    "UnrecognizedClientException": Kind.UNAVAILABLE,
-    "InvalidSignatureException": Kind.UNAVAILABLE,
-    "MissingAuthenticationTokenException": Kind.UNAVAILABLE,
-    "ExpiredTokenException": Kind.UNAVAILABLE,
-    "IncompleteSignatureException": Kind.UNAVAILABLE,
+_CODES: Final[Mapping[str, FaultKind]] = {
+    "ConditionalCheckFailedException": FaultKind.CONDITION,
+    "TransactionConflictException": FaultKind.CONFLICT,
+    # An earlier attempt at this very transaction is still running, so it may yet succeed.
+    "TransactionInProgressException": FaultKind.BROKEN,
+    "ThrottlingException": FaultKind.THROTTLED,
+    "ThrottledException": FaultKind.THROTTLED,
+    "RequestLimitExceeded": FaultKind.THROTTLED,
+    "ProvisionedThroughputExceededException": FaultKind.THROTTLED,
+    "ReplicatedWriteConflictException": FaultKind.CONFLICT,
+    "LimitExceededException": FaultKind.THROTTLED,
+    "SlowDown": FaultKind.THROTTLED,
+    "OperationAborted": FaultKind.CONFLICT,
+    "InternalServerError": FaultKind.BROKEN,
+    "InternalFailure": FaultKind.BROKEN,
+    "ServiceUnavailable": FaultKind.BROKEN,
+    "ServiceUnavailableException": FaultKind.BROKEN,
+    "RequestTimeout": FaultKind.BROKEN,
+    "RequestTimeoutException": FaultKind.BROKEN,
+    "ResourceNotFoundException": FaultKind.UNAVAILABLE,
+    "AccessDeniedException": FaultKind.UNAVAILABLE,
+    "AccessDenied": FaultKind.UNAVAILABLE,
+    "NoSuchBucket": FaultKind.UNAVAILABLE,
+    "InvalidAccessKeyId": FaultKind.UNAVAILABLE,
+    "SignatureDoesNotMatch": FaultKind.UNAVAILABLE,
+    "UnrecognizedClientException": FaultKind.UNAVAILABLE,
+    "InvalidSignatureException": FaultKind.UNAVAILABLE,
+    "MissingAuthenticationTokenException": FaultKind.UNAVAILABLE,
+    "ExpiredTokenException": FaultKind.UNAVAILABLE,
+    "IncompleteSignatureException": FaultKind.UNAVAILABLE,
 }
+"""Error codes of DynamoDB and S3 ("Error handling with DynamoDB", "Error responses" in their
+references).
+"""
 
-_REASONS: Final[Mapping[str, Kind]] = {
-    "ConditionalCheckFailed": Kind.CONDITION,
-    "TransactionConflict": Kind.CONFLICT,
-    "ThrottlingError": Kind.THROTTLED,
-    "ProvisionedThroughputExceeded": Kind.THROTTLED,
-    "RequestLimitExceeded": Kind.THROTTLED,
+_REASONS: Final[Mapping[str, FaultKind]] = {
+    "ConditionalCheckFailed": FaultKind.CONDITION,
+    "TransactionConflict": FaultKind.CONFLICT,
+    "ThrottlingError": FaultKind.THROTTLED,
+    "ProvisionedThroughputExceeded": FaultKind.THROTTLED,
+    "RequestLimitExceeded": FaultKind.THROTTLED,
 }
+"""CancellationReasons of TransactWriteItems, which spells its codes without "Exception"."""
 _NO_REASON: Final = frozenset({"None", ""})
-# A bug stays one however the other items fared; a condition that failed will not hold by waiting.
-_GRAVEST_FIRST: Final = (Kind.BUG, Kind.CONDITION, Kind.THROTTLED, Kind.CONFLICT)
-
-_SERVER_ERRORS: Final = 500
+# A bug stays a bug whatever the other items report, and a condition that failed will not hold by
+# waiting.
+_GRAVEST_FIRST: Final = (
+    FaultKind.BUG,
+    FaultKind.CONDITION,
+    FaultKind.THROTTLED,
+    FaultKind.CONFLICT,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A failed request, understood. `rows` are the items that conditions failed on, by their place
-    in the request.
+    """A classified failure. `rows` are the items that conditions failed on, by the position of
+    their part in the request.
     """
 
-    kind: Kind
+    kind: FaultKind
     code: str
     rows: Mapping[int, Mapping[str, Any] | None]
 
 
 def understand(error: Exception) -> Fault:
-    """What a failed request means."""
+    """Classify an exception that botocore raised."""
     if isinstance(error, ClientError):
         return understand_answer(error.response)
     return Fault(_unanswered(error), type(error).__name__, {})
 
 
 def understand_answer(response: Mapping[str, Any]) -> Fault:
-    """What an answer means that tells of a failure."""
+    """Classify an error response."""
     code = str(response.get("Error", {}).get("Code", ""))
     if code == "TransactionCanceledException":
         return _cancelled(response.get("CancellationReasons", ()))
     kind = _CODES.get(code)
     if kind is None:
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        kind = Kind.BROKEN if status >= _SERVER_ERRORS else Kind.BUG
-    rows = {0: response.get("Item")} if kind is Kind.CONDITION else {}
+        kind = FaultKind.BROKEN if status >= _SERVER_ERRORS else FaultKind.BUG
+    rows = {0: response.get("Item")} if kind is FaultKind.CONDITION else {}
     return Fault(kind, code, rows)
 
 
 def _cancelled(reasons: Sequence[Mapping[str, Any]]) -> Fault:
     codes = [str(reason.get("Code") or "") for reason in reasons]
     kinds = {
-        place: _REASONS.get(code, Kind.BUG)
-        for place, code in enumerate(codes)
+        position: _REASONS.get(code, FaultKind.BUG)
+        for position, code in enumerate(codes)
         if code not in _NO_REASON
     }
-    kind = next((each for each in _GRAVEST_FIRST if each in kinds.values()), Kind.BUG)
+    kind = next((each for each in _GRAVEST_FIRST if each in kinds.values()), FaultKind.BUG)
     rows = {
-        place: reasons[place].get("Item") for place, each in kinds.items() if each is Kind.CONDITION
+        position: reasons[position].get("Item")
+        for position, each in kinds.items()
+        if each is FaultKind.CONDITION
     }
     return Fault(kind, ", ".join(code or "None" for code in codes) or "no reasons given", rows)
 
 
-def _unanswered(error: Exception) -> Kind:
+def _unanswered(error: Exception) -> FaultKind:
     if isinstance(error, NoCredentialsError | PartialCredentialsError | CredentialRetrievalError):
-        return Kind.UNAVAILABLE
+        return FaultKind.UNAVAILABLE
     if isinstance(error, NotConnected) and not isinstance(error, SSLError):
-        return Kind.NOT_SENT
-    # From here on a connection stood, so the request may have arrived.
+        return FaultKind.NOT_SENT
+    # In all other cases there was a connection, so the request may have arrived.
     is_broken = isinstance(error, HTTPClientError | IncompleteReadError | SSLError | ChecksumError)
-    return Kind.BROKEN if is_broken else Kind.BUG
+    return FaultKind.BROKEN if is_broken else FaultKind.BUG
 
 
-def denied(error: Exception) -> tuple[str, str] | None:
-    """The action that is missing and what it was asked for, as AWS tells them; None when it
-    doesn't.
+def denied_action(error: Exception) -> tuple[str, str] | None:
+    """The missing action and its resource, from the message of an AccessDenied; None when the
+    message has neither.
 
-    A transaction is allowed or not by the actions of its parts, so the request's own name would
-    mislead.
+    The request's own name would mislead: a transaction needs the permissions of its parts.
     """
-    told = (
-        error.response.get("Error", {}).get("Message", "") if isinstance(error, ClientError) else ""
-    )
-    found = _DENIED.search(told)
+    if not isinstance(error, ClientError):
+        return None
+    found = _DENIED.search(error.response.get("Error", {}).get("Message", ""))
     return None if found is None else (found["action"], found["resource"] or "")
+
+
+# -- where a request went --------------------------------------------------------------------------
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL points to this machine."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    return host in _LOOPBACK or host.endswith(".localhost")
+
+
+def endpoint_of(error: BaseException) -> str | None:
+    """The scheme and address that a failed request was sent to; None when the error doesn't say."""
+    if not isinstance(error, BotoCoreError) or not isinstance(
+        url := error.kwargs.get("endpoint_url"), str
+    ):
+        return None
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}" if parts.netloc else None
+
+
+def is_refused_locally(error: BaseException) -> bool:
+    """Whether this machine refused the connection. Sending the request again is pointless then: the
+    port stays closed until a server starts.
+    """
+    if not isinstance(error, EndpointConnectionError) or not is_loopback(endpoint_of(error) or ""):
+        return False
+    # urllib3's error, whose cause tells a refused connection from an unknown host name.
+    cause = error.kwargs.get("error")
+    return isinstance(getattr(cause, "__cause__", None), ConnectionRefusedError)

@@ -1,19 +1,31 @@
-"""Bulk operations in the control table: one partition of those that are open, one of those that
-have ended.
+"""Bulk jobs in the control table: a partition of open ones, and one of those that have ended.
+
+The invariant: a job moves from one partition to the other in one transaction, and each change is
+written on the condition that the job is as it was read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
-from rdq_core.domain.job import Job
+from rdq_core.domain.job import Job, JobState, Seen
+from rdq_core.domain.times import from_millis, to_millis
 from rdq_core.engine.ports import IdSource, Jitter, Sleeper
-from rdq_core.errors import StoreFailed
+from rdq_core.errors import CorruptItem, StoreFailed
 from rdq_core.stores.dynamodb.expressions import HAS_NEVER_ENDED, IS_NEW_JOB, JOB_IS_AS_READ, all_of
-from rdq_core.stores.dynamodb.job_items import job_item, read_job, readable
 from rdq_core.stores.dynamodb.schema import ENDED_JOBS, OPEN_JOBS, Attr, Tables
-from rdq_core.stores.dynamodb.transact import ConditionFailed, Sender, conditioned
-from rdq_core.stores.dynamodb.values import Item, Value, number, text
+from rdq_core.stores.dynamodb.sender import ConditionFailed, Sender, conditioned
+from rdq_core.stores.dynamodb.values import (
+    Item,
+    Reader,
+    Value,
+    compact_json,
+    number,
+    text,
+    with_end,
+)
 
 
 class DynamoJobs:
@@ -37,16 +49,17 @@ class DynamoJobs:
         try:
             self._sender.transact(parts, nonce=self._ids.nonce())
         except ConditionFailed as refused:
-            # Our own, of which the answer was lost: others may have gone on with it, or brought it
-            # to its end.
-            there = _readable(row for row in refused.rows.values() if row)
-            if not any(each.continues(job) for each in there):
+            # It is our own if the answer to an earlier attempt was lost. Other hosts may have
+            # worked on it, or finished it, since.
+            existing = _readable(row for row in refused.rows.values() if row)
+            if not any(each.continues(job) for each in existing):
                 raise StoreFailed(
                     f"job {job.id} is there already", may_have_happened=False
                 ) from None
 
     def get(self, job_id: str) -> Job | None:
-        """See `JobStore.get`. A job moves in one step, so one that isn't open any more has ended."""
+        """See `JobStore.get`."""
+        # In this order: a job that is filed between the two reads is found by the second.
         item = self._sender.get(self._table, _open(job_id)) or self._sender.get(
             self._table, _ended(job_id)
         )
@@ -66,7 +79,8 @@ class DynamoJobs:
         try:
             self._sender.put(self._table, item, all_of(JOB_IS_AS_READ), _as_read(seen))
         except ConditionFailed as refused:
-            return refused.row == item  # then it is our own, and only its answer was lost
+            # The same item is our own, and only its answer was lost.
+            return refused.row == item
         return True
 
     def file(self, job: Job) -> None:
@@ -80,15 +94,16 @@ class DynamoJobs:
         try:
             self._sender.transact(parts, nonce=self._ids.nonce())
         except ConditionFailed as refused:
-            if refused.row is not None:  # else it was moved already
+            # Without a row it was filed before, by us or another host.
+            if refused.row is not None:
                 raise StoreFailed(
-                    f"job {job.id} has changed meanwhile", may_have_happened=False
+                    f"job {job.id} has changed since it was read", may_have_happened=False
                 ) from None
 
     def _items(self, partition: str, *, forward: bool) -> Iterator[Item]:
         request = {
             "TableName": self._table,
-            "KeyConditionExpression": f"{Attr.PK.alias} = :partition",
+            "KeyConditionExpression": "#pk = :partition",
             "ScanIndexForward": forward,
             "ConsistentRead": True,
         }
@@ -96,7 +111,11 @@ class DynamoJobs:
 
 
 def _readable(items: Iterable[Mapping[str, Any]]) -> Iterator[Job]:
-    return (job for job in map(readable, items) if job is not None)
+    for item in items:
+        try:
+            yield read_job(item)
+        except CorruptItem:
+            continue
 
 
 def _open(job_id: str) -> Item:
@@ -109,3 +128,59 @@ def _ended(job_id: str) -> Item:
 
 def _as_read(job: Job) -> dict[str, Value]:
     return {":seen_revision": number(job.revision)}
+
+
+# -- a job as an item ------------------------------------------------------------------------------
+
+KEPT_FOR: Final = timedelta(days=90)
+"""How long an ended job can be looked at; its audit records stay."""
+_VERSION: Final = 1
+_TIMES: Final = ("created_at", "cutoff", "due_at", "ended_at", "held_until", "judged_by")
+_SEEN: Final = ("page", "canary")
+
+
+def job_item(key: Item, job: Job) -> Item:
+    """The job under a key. One that has ended expires later."""
+    item = {
+        **key,
+        Attr.VERSION: number(_VERSION),
+        Attr.REVISION: number(job.revision),
+        Attr.JOB: text(compact_json(_plain(job)).decode()),
+    }
+    return with_end(item, None if job.ended_at is None else job.ended_at + KEPT_FOR)
+
+
+def read_job(item: Mapping[str, Any]) -> Job:
+    """A job from its item. Raises CorruptItem."""
+    reader = Reader(item, f"job {item[Attr.SK]['S']}")
+    if reader.number(Attr.VERSION) > _VERSION:
+        raise reader.corrupt("it was written by a newer rdq")
+    plain = reader.json_of(Attr.JOB, reader.text(Attr.JOB).encode("utf-8", "surrogatepass"))
+    try:
+        return _job(plain)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        raise reader.corrupt(f"{Attr.JOB} does not have the fields of a job") from None
+
+
+def _plain(job: Job) -> dict[str, Any]:
+    plain = {each.name: getattr(job, each.name) for each in fields(job)}
+    plain |= {name: _millis(plain[name]) for name in _TIMES}
+    plain |= {
+        name: [[seen.task_id, _millis(seen.dead_at), seen.attempts] for seen in plain[name]]
+        for name in _SEEN
+    }
+    return plain
+
+
+def _job(plain: Mapping[str, Any]) -> Job:
+    read = {each.name: plain[each.name] for each in fields(Job)}
+    read |= {name: None if read[name] is None else from_millis(read[name]) for name in _TIMES}
+    read |= {
+        name: tuple(Seen(task_id=i, dead_at=from_millis(d), attempts=n) for i, d, n in read[name])
+        for name in _SEEN
+    }
+    return Job(**{**read, "state": JobState(read["state"]), "refusals": tuple(read["refusals"])})
+
+
+def _millis(time: datetime | None) -> int | None:
+    return None if time is None else to_millis(time)

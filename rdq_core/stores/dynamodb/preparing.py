@@ -1,10 +1,12 @@
-"""Transactional submit: the state row's write becomes an item of the application's own transaction.
+"""Transactional submit: the write of the state row becomes an item of the application's own
+transaction.
 
-    prepare   body, records, references ──► application   TransactWriteItems [its own items, row, tombstones' checks]
+    prepare   body, records, references
+       └► application   TransactWriteItems [its own items, row, check of each tombstone]
 
-The invariant: the row carries the very condition that a submit has, so a task that is there is
-never overwritten, and a repeated transaction is known by the row's life. What was put before goes
-by itself if nothing is ever committed.
+The invariant: the row carries the condition of a submit, so an existing task is never overwritten,
+and a repeated transaction is recognised by the row's life. What was put before expires by TTL if
+nothing is ever committed.
 """
 
 from collections.abc import Mapping
@@ -16,34 +18,42 @@ from rdq_core.domain.task import Task
 from rdq_core.engine.prepared import GOOD_FOR, Explanation, Why
 from rdq_core.engine.submit import Receipt
 from rdq_core.errors import InputInvalid
-from rdq_core.stores.dynamodb.access import Access, values_at
-from rdq_core.stores.dynamodb.drafting import NewTaskItems, discard_loser, drafted, put_before
+from rdq_core.stores.dynamodb.access import Access
 from rdq_core.stores.dynamodb.expressions import (
     HAS_EXPIRED,
     IS_ABSENT,
     IS_NOT_FORGOTTEN_SINCE,
     all_of,
     any_of,
+    values_at,
 )
-from rdq_core.stores.dynamodb.faults import Fault, Kind, understand
-from rdq_core.stores.dynamodb.items import StateRow, read_row
+from rdq_core.stores.dynamodb.faults import Fault, FaultKind, understand
 from rdq_core.stores.dynamodb.references import tombstone_key
 from rdq_core.stores.dynamodb.schema import STATE, Attr
-from rdq_core.stores.dynamodb.transact import conditioned
+from rdq_core.stores.dynamodb.sender import conditioned
+from rdq_core.stores.dynamodb.state_row import StateRow, read_row
+from rdq_core.stores.dynamodb.submitting import (
+    NewTaskItems,
+    discard_prerequisites,
+    draft,
+    put_prerequisites,
+)
 from rdq_core.stores.dynamodb.values import moment, text
 
-_PLAIN = ("Item", "Key", "ExpressionAttributeValues")
+_WITH_VALUES = ("Item", "Key", "ExpressionAttributeValues")
+"""The parts of a request that hold low-level values."""
 
 
-class Preparing:
-    """The verb of whoever writes something of its own along with the task."""
+class PrepareVerbs:
+    """`prepare` of `TransactionalStore`."""
 
-    _access: Access
+    def __init__(self, access: Access) -> None:
+        self._access = access
 
     def prepare(self, task: Task, *, shards: int) -> "PreparedSubmit":
         """See `TransactionalStore.prepare`."""
-        new = drafted(self._access, task, shards)
-        put_before(self._access, new)
+        new = draft(self._access, task, shards)
+        put_prerequisites(self._access, new)
         return PreparedSubmit(self._access, new)
 
 
@@ -70,7 +80,7 @@ class PreparedSubmit:
     @property
     def good_until(self) -> datetime:
         """See `Prepared.good_until`."""
-        return self._new.now + GOOD_FOR
+        return self._new.submitted_at + GOOD_FOR
 
     @property
     def items(self) -> list[dict[str, Any]]:
@@ -96,22 +106,21 @@ class PreparedSubmit:
 
     def _put(self) -> dict[str, Any]:
         put = {"TableName": self._access.tables.tasks, "Item": self._new.item}
-        return conditioned(put, any_of(IS_ABSENT, HAS_EXPIRED), values_at(self._new.now))
+        return conditioned(put, any_of(IS_ABSENT, HAS_EXPIRED), values_at(self._new.submitted_at))
 
     def _check(self, digest: str) -> dict[str, Any]:
         check = {"TableName": self._access.tables.control, "Key": tombstone_key(digest)}
-        return conditioned(
-            check, all_of(IS_NOT_FORGOTTEN_SINCE), {":since": moment(self._new.now - GRACE)}
-        )
+        since = {":since": moment(self._new.submitted_at - GRACE)}
+        return conditioned(check, all_of(IS_NOT_FORGOTTEN_SINCE), since)
 
-    # -- afterwards --------------------------------------------------------------------------------
+    # -- after the transaction ---------------------------------------------------------------------
 
     def explain(self, error: Exception) -> Explanation:
         """See `Prepared.explain`."""
         fault = understand(error)
-        if fault.kind is Kind.CONDITION:
-            return self._refused(fault)
-        if not fault.kind.is_worth_another_try:
+        if fault.kind is FaultKind.CONDITION:
+            return self._explain_refusal(fault)
+        if not fault.kind.is_transient:
             return Explanation(
                 Why.OTHER, f"the transaction of task {self.id} was not carried out: {fault.code}"
             )
@@ -120,31 +129,33 @@ class PreparedSubmit:
             return self._committed()
         return Explanation(
             Why.PASSING,
-            f"the transaction of task {self.id} was not carried out so far: {fault.code}; send it again",
+            f"the transaction of task {self.id} was not carried out so far: {fault.code};"
+            " send it again",
         )
 
-    def _refused(self, fault: Fault) -> Explanation:
-        for came_back in fault.rows.values():
-            if came_back is not None and _is_row(came_back, self.id):
-                return self._there(read_row(came_back))
-        theirs = tuple(
-            place for place, came_back in fault.rows.items() if not self._is_tombstone(came_back)
+    def _explain_refusal(self, fault: Fault) -> Explanation:
+        for refused in fault.rows.values():
+            if refused is not None and _is_row(refused, self.id):
+                return self._explain_existing(read_row(refused))
+        own = tuple(
+            position for position, item in fault.rows.items() if not self._is_tombstone(item)
         )
-        if theirs:
+        if own:
             return Explanation(
                 Why.YOURS,
-                f"a condition of the transaction's own items {theirs} failed, so task {self.id} isn't submitted",
-                places=theirs,
+                f"a condition of the transaction's own items {own} failed,"
+                f" so task {self.id} isn't submitted",
+                places=own,
             )
         return Explanation(
             Why.FORGOTTEN,
             f"a target or requester of task {self.id} was forgotten since it was prepared",
         )
 
-    def _there(self, stored: StateRow) -> Explanation:
+    def _explain_existing(self, stored: StateRow) -> Explanation:
         if stored.life == self._new.row.life:
             return self._committed()
-        discard_loser(self._access, self._new)
+        discard_prerequisites(self._access, self._new)
         queue = stored.task.queue
         if queue != self._new.task.queue:
             return Explanation(Why.CONFLICT, f"task {self.id} exists in queue {queue}")
@@ -160,12 +171,9 @@ class PreparedSubmit:
             self.receipt,
         )
 
-    def _is_tombstone(self, came_back: Mapping[str, Any] | None) -> bool:
+    def _is_tombstone(self, item: Mapping[str, Any] | None) -> bool:
         keys = [tombstone_key(digest) for digest in self._new.digests]
-        return (
-            came_back is not None
-            and {name: came_back.get(name) for name in (Attr.PK, Attr.SK)} in keys
-        )
+        return item is not None and {name: item.get(name) for name in (Attr.PK, Attr.SK)} in keys
 
 
 def _is_row(item: Mapping[str, Any], task_id: str) -> bool:
@@ -173,13 +181,15 @@ def _is_row(item: Mapping[str, Any], task_id: str) -> bool:
 
 
 def _plain(request: dict[str, Any]) -> dict[str, Any]:
-    # Only who speaks the resource's dialect has it loaded anyway.
+    # Applications that use boto3's resource layer have this module loaded; others need not load it.
     from boto3.dynamodb.types import TypeDeserializer
 
     deserialize = TypeDeserializer().deserialize
-    made: dict[str, dict[str, Any]] = {name: request[name] for name in _PLAIN if name in request}
+    typed: dict[str, dict[str, Any]] = {
+        name: request[name] for name in _WITH_VALUES if name in request
+    }
     plain = {
         name: {key: deserialize(value) for key, value in item.items()}
-        for name, item in made.items()
+        for name, item in typed.items()
     }
     return {**request, **plain}

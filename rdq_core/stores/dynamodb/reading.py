@@ -1,4 +1,6 @@
-"""Reading whole tasks and counting them. Retention that is over counts as absence, removed or not."""
+"""Reading whole tasks, and counting them. A row whose retention has ended counts as absent, removed
+by TTL or not.
+"""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -10,48 +12,34 @@ from rdq_core.domain.attempt import Attempt
 from rdq_core.domain.task import Status, Task, failure_of
 from rdq_core.engine.ports import QueueCounts
 from rdq_core.errors import CorruptItem
-from rdq_core.stores.dynamodb import contents
-from rdq_core.stores.dynamodb.access import Access, after_a_write, values_at
-from rdq_core.stores.dynamodb.expressions import CLAUSES, HAS_NOT_EXPIRED
-from rdq_core.stores.dynamodb.items import StateRow
+from rdq_core.stores.dynamodb.access import Access, after_a_write
+from rdq_core.stores.dynamodb.bodies import unpacked
+from rdq_core.stores.dynamodb.expressions import CLAUSES, HAS_NOT_EXPIRED, values_at
 from rdq_core.stores.dynamodb.schema import DEAD_INDEX, DUE_INDEX, Attr, queue_shard
+from rdq_core.stores.dynamodb.state_row import StateRow
 from rdq_core.stores.dynamodb.values import Reader, Value, text
 
 _READS: Final = 3
 """How often a task is read that changes while it is read."""
 
 MOST_COUNTED: Final = 10_000
-"""Counting stops there: an exact count of a million costs more than anybody wants to know."""
+"""Where counting stops: an exact count of a million entries costs more than it is worth."""
 
 
-def assembled(access: Access, row: StateRow) -> Task:
-    """The whole task of a row: with what it carries, its history, and its result. Raises
-    CorruptItem.
-    """
-    history = access.history.published(row)
-    failure = row.task.failure
-    return replace(
-        row.task,
-        **access.bodies.fields(row),
-        **_result(access, row, history),
-        failure=None
-        if failure is None
-        else failure_of(failure.code, history[-1] if history else None),
-    )
+# -- a whole task ----------------------------------------------------------------------------------
 
 
-def whole(access: Access, row: StateRow) -> Task | None:
-    """The whole task of a row that may move on while it is read: as it is then, None when it is
-    gone by then.
+def read_task(access: Access, row: StateRow) -> Task | None:
+    """The whole task of a row, read again if the row changes meanwhile; None when it has gone then.
 
     Raises CorruptItem when a part is missing although the row has not changed.
     """
     for _ in range(_READS):
         try:
-            return assembled(access, row)
+            return _assemble(access, row)
         except CorruptItem:
-            # A part that is missing may have gone with a change of the row since it was read.
-            again = access.living(row.task.id, access.clock.now())
+            # A part may be missing because the row has changed since it was read.
+            again = access.unexpired(row.task.id, access.clock.now())
             if again is None:
                 return None
             if again.item == row.item:
@@ -64,44 +52,62 @@ def whole(access: Access, row: StateRow) -> Task | None:
     )
 
 
-def as_written(access: Access, row: StateRow) -> Task:
-    """The whole task of a row that we have just written; without its history when it has gone
+def read_own_write(access: Access, row: StateRow) -> Task:
+    """The whole task of a row that we have just written; without its history if it has gone
     since.
     """
     with after_a_write():
-        return whole(access, row) or row.task
+        return read_task(access, row) or row.task
 
 
-def _result(access: Access, row: StateRow, history: list[Attempt]) -> dict[str, Any]:
+def _assemble(access: Access, row: StateRow) -> Task:
+    """The task with what it carries, its history and its result. Raises CorruptItem."""
+    history = access.history.published(row)
+    failure = row.task.failure
+    if failure is not None:
+        failure = failure_of(failure.code, history[-1] if history else None)
+    return replace(
+        row.task,
+        **access.bodies.fields(row),
+        **_result_fields(access, row, history),
+        failure=failure,
+    )
+
+
+def _result_fields(access: Access, row: StateRow, history: list[Attempt]) -> dict[str, Any]:
     success = row.success
     if success is None:
         return {"attempts": tuple(history)}
     reader = access.bodies.result_of(row)
     if row.result_ref is not None:
-        unknown = reader.json_of(Attr.UNKNOWN, contents.unpacked(reader, Attr.UNKNOWN))
+        unknown = reader.json_of(Attr.UNKNOWN, unpacked(reader, Attr.UNKNOWN))
         success = replace(success, worker=reader.maybe_text(Attr.WORKER), unknown=unknown or {})
     return {
         "attempts": (*history, success),
-        "result": contents.unpacked(reader, Attr.RESULT),
+        "result": unpacked(reader, Attr.RESULT),
         "result_content_type": reader.maybe_text(Attr.RESULT_TYPE),
     }
 
 
-class Reading:
-    """The verbs that change nothing."""
+# -- the verbs -------------------------------------------------------------------------------------
 
-    _access: Access
-    _shards_ever: Callable[[str], int]
+
+class ReadVerbs:
+    """`get` and `counts` of `TaskStore`."""
+
+    def __init__(self, access: Access, shards_ever: Callable[[str], int]) -> None:
+        self._access = access
+        self._shards_ever = shards_ever
 
     def get(self, task_id: str) -> Task | None:
         """See `TaskStore.get`."""
-        row = self._access.living(task_id, self._access.clock.now())
-        return None if row is None else whole(self._access, row)
+        row = self._access.unexpired(task_id, self._access.clock.now())
+        return None if row is None else read_task(self._access, row)
 
     def counts(self, queue: str) -> QueueCounts:
         """See `TaskStore.counts`."""
         now = self._access.clock.now()
-        due, dead = _Tally(), _Tally()
+        due, dead = _Count(), _Count()
         for shard in range(self._shards_ever(queue)):
             self._count_due(due, queue_shard(queue, shard))
             self._count_dead(dead, queue_shard(queue, shard), now)
@@ -113,47 +119,46 @@ class Reading:
             exact=due.exact and dead.exact,
         )
 
-    def _count_due(self, tally: "_Tally", partition: str) -> None:
+    def _count_due(self, count: "_Count", partition: str) -> None:
         request = {
             "TableName": self._access.tables.tasks,
             "IndexName": DUE_INDEX,
             "ProjectionExpression": f"{Attr.STATUS.alias}, {Attr.DUE_AT.alias}",
         }
-        for page in self._pages(request, partition, {}, tally):
+        for page in self._pages(request, partition, {}, count):
             for item in page["Items"]:
-                tally.add(item)
+                count.add(item)
 
-    def _count_dead(self, tally: "_Tally", partition: str, now: datetime) -> None:
+    def _count_dead(self, count: "_Count", partition: str, now: datetime) -> None:
         request = {
             "TableName": self._access.tables.dlq,
             "IndexName": DEAD_INDEX,
             "Select": "COUNT",
             "FilterExpression": CLAUSES[HAS_NOT_EXPIRED],
         }
-        for page in self._pages(request, partition, values_at(now), tally):
-            tally.total += page["Count"]
+        for page in self._pages(request, partition, values_at(now), count):
+            count.total += page["Count"]
 
     def _pages(
-        self, request: dict[str, Any], partition: str, values: Mapping[str, Value], tally: "_Tally"
+        self, request: dict[str, Any], partition: str, values: Mapping[str, Value], count: "_Count"
     ) -> Iterator[dict[str, Any]]:
         request = {**request, "KeyConditionExpression": "#queue_shard = :queue_shard"}
         values = {**values, ":queue_shard": text(partition)}
         while True:
-            # At least one entry of each shard is looked at, so that the oldest is known however
-            # many there are.
-            page = self._access.sender.query({**request, "Limit": max(tally.room, 1)}, values)
+            # One entry of each shard is read at least: the oldest due time is always known.
+            page = self._access.sender.query({**request, "Limit": max(count.room, 1)}, values)
             yield page
             if "LastEvaluatedKey" not in page:
                 return
-            if tally.room <= 0:
-                tally.exact = False
+            if count.room <= 0:
+                count.exact = False
                 return
             request = {**request, "ExclusiveStartKey": page["LastEvaluatedKey"]}
 
 
 @dataclass(slots=True)
-class _Tally:
-    """A count under way, over the shards of a queue."""
+class _Count:
+    """A count in progress, over the shards of a queue."""
 
     total: int = 0
     pending: int = 0
@@ -162,7 +167,7 @@ class _Tally:
 
     @property
     def room(self) -> int:
-        """How many more are counted."""
+        """How many more entries are counted."""
         return MOST_COUNTED - self.total
 
     def add(self, entry: Mapping[str, Any]) -> None:
@@ -171,8 +176,7 @@ class _Tally:
         if entry.get(Attr.STATUS, {}).get("S") != Status.PENDING:
             return
         self.pending += 1
-        # One that was edited by hand into no time at all is pending, and keeps nobody from
-        # counting.
+        # An entry whose due time was edited by hand into nonsense counts, but is not the oldest.
         with contextlib.suppress(CorruptItem):
             due_at = Reader(entry, "an index entry").moment(Attr.DUE_AT)
             self.oldest = due_at if self.oldest is None else min(self.oldest, due_at)

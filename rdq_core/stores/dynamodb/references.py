@@ -1,9 +1,9 @@
-"""References in the control table: one item a task under the digest of its target or requester, and
-the tombstone.
+"""References in the control table: one item per task under the digest of its target or requester,
+and the tombstones of forgotten ones.
 
-A reference is put before the row that it leads to and lives as long as that row, by the rule that
-bodies obey. Its key has the task's life, so that it can't be taken for one of a later task under
-the same id.
+The invariant: a reference is put before the row that it leads to, and lives as long as that row, by
+the rule for bodies. Its key has the task's life, so that it is never taken for a reference to a
+later task under the same id.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from rdq_core.domain.references import TOMBSTONE_LIFE, Reference, is_forgotten, references_of
+from rdq_core.domain.references import TOMBSTONE_LIFE, Reference, is_forgotten
 from rdq_core.domain.task import Task
-from rdq_core.stores.dynamodb.bodies import AFTER_DUE, AFTER_ROW, LIFE
-from rdq_core.stores.dynamodb.contents import with_end
+from rdq_core.stores.dynamodb.bodies import AFTER_DUE, AFTER_ROW, LIFE, first_end
 from rdq_core.stores.dynamodb.expressions import (
     BODY_ENDS_SOONER,
     HAS_AN_END,
@@ -22,28 +21,37 @@ from rdq_core.stores.dynamodb.expressions import (
     all_of,
     change,
 )
-from rdq_core.stores.dynamodb.items import StateRow
 from rdq_core.stores.dynamodb.schema import REFERENCE_PREFIX, TOMBSTONE, Attr, Tables
-from rdq_core.stores.dynamodb.transact import ConditionFailed, Sender, update_of
-from rdq_core.stores.dynamodb.values import Item, Reader, Value, moment, number, seconds_up, text
+from rdq_core.stores.dynamodb.sender import ConditionFailed, Sender, update_of
+from rdq_core.stores.dynamodb.state_row import StateRow
+from rdq_core.stores.dynamodb.values import (
+    Item,
+    Reader,
+    Value,
+    moment,
+    number,
+    seconds_up,
+    text,
+    with_end,
+)
 
 _OF_ONE: Final = f"{Attr.PK.alias} = :pk AND {Attr.SK.alias} < :tombstone"
 
 
 @dataclass(frozen=True, slots=True)
-class Mention:
-    """A reference as it is stored: the task's id, life and time of submit. With `ends` it goes by
-    itself.
+class StoredReference:
+    """A reference as it is stored: the task's id, its life, and when it was submitted. `expires`
+    says whether TTL removes the reference.
     """
 
     task_id: str
     life: str
     created_at: datetime
-    ends: bool
+    expires: bool
 
 
 class References:
-    """The references of all tasks, and what was forgotten."""
+    """The references of all tasks, and the tombstones."""
 
     def __init__(self, sender: Sender, tables: Tables) -> None:
         self._sender = sender
@@ -52,28 +60,28 @@ class References:
     # -- with their tasks --------------------------------------------------------------------------
 
     def put(self, items: Sequence[Item]) -> None:
-        """Store references, under keys that only their submit knows. Doing so again changes
+        """Store references, under keys that only their submit knows. Repeating this changes
         nothing.
         """
         self._sender.put_all(self._table, items)
 
     def discard(self, task_id: str, life: str, digests: Iterable[str]) -> None:
-        """Delete what leads to a life that has ended, or that never began."""
+        """Delete the references to a life that has ended, or that never began."""
         self._sender.delete_all(self._table, [_key(digest, task_id, life) for digest in digests])
 
-    def keep_for_run(self, row: StateRow, *, due_at: datetime, now: datetime) -> Item:
-        """Let the references live long enough for a run at `due_at`; what the row must then
-        remember of their end.
+    def extend_for_run(self, row: StateRow, *, due_at: datetime, now: datetime) -> Item:
+        """Make the references live long enough for a run at `due_at`; their new end, which the
+        write of the row has to store.
         """
         if row.references_end_at is None or row.references_end_at >= due_at + AFTER_DUE:
             return {}
-        return self._renew(row, max(now, due_at) + LIFE)
+        return self._renew(row, first_end(due_at=due_at, now=now))
 
-    def keep_for_row(
+    def extend_for_row(
         self, row: StateRow, *, expires_at: datetime | None, now: datetime
     ) -> tuple[Item, tuple[Attr, ...]]:
-        """Let them outlive a row that ends at `expires_at`, None: never; what the row must
-        remember, and forget.
+        """Make them outlive a row that expires at `expires_at` (None: never); the attributes that
+        the write of the row has to set, and to remove.
         """
         if row.references_end_at is None:
             return {}, ()
@@ -101,15 +109,17 @@ class References:
         for digest in row.references:
             key = _key(digest, row.task.id, row.life)
             try:
-                self._sender.update(update_of(self._table, key, end, condition, values))
+                self._sender.update(
+                    update_of(self._table, key, end, condition, values), returning=False
+                )
             except ConditionFailed:
-                # It lives longer already, or is gone: then its task was forgotten.
+                # It lives longer already, or is missing because its task was forgotten.
                 continue
 
     # -- forgetting --------------------------------------------------------------------------------
 
-    def bury(self, reference: Reference, now: datetime) -> None:
-        """Set up the tombstone. One that says a later moment stands."""
+    def put_tombstone(self, reference: Reference, now: datetime) -> None:
+        """Record that a target or requester was forgotten. A tombstone with a later time stays."""
         item = {**tombstone_key(reference.digest), Attr.FORGOTTEN_AT: moment(now)}
         item[Attr.EXPIRES_AT] = number(seconds_up(now + TOMBSTONE_LIFE))
         try:
@@ -120,57 +130,46 @@ class References:
             return
 
     def are_forgotten(self, digests: Iterable[str], created_at: datetime) -> bool:
-        """Whether one of them was forgotten since a task was submitted, read consistently."""
+        """Whether one of them was forgotten since a task was submitted; one consistent read
+        each.
+        """
         return any(is_forgotten(created_at, self._forgotten_at(digest)) for digest in digests)
 
     def _forgotten_at(self, digest: str) -> datetime | None:
         item = self._sender.get(self._table, tombstone_key(digest))
         return None if item is None else Reader(item, "a tombstone").moment(Attr.FORGOTTEN_AT)
 
-    def of(self, reference: Reference) -> Iterator[Mention]:
-        """Every task that has this reference, read consistently."""
+    def of(self, reference: Reference) -> Iterator[StoredReference]:
+        """The references to every task of a target or requester, read consistently."""
         request = {
             "TableName": self._table,
             "KeyConditionExpression": _OF_ONE,
             "ConsistentRead": True,
         }
         values = {":pk": text(REFERENCE_PREFIX + reference.digest), ":tombstone": text(TOMBSTONE)}
-        return map(_mention, self._sender.query_all(request, values))
-
-
-def digests_of(task: Task) -> tuple[str, ...]:
-    """What a row has of its task's references."""
-    return tuple(reference.digest for reference in references_of(task))
+        return map(_read, self._sender.query_all(request, values))
 
 
 def in_row(digests: Sequence[str], ends_at: datetime) -> Item:
-    """The same as attributes of the row, with the end that they are first given."""
-    if not digests:
-        return {}
+    """The digests and the references' first end, as attributes of the row."""
     return {
         Attr.REFERENCES: text(" ".join(digests)),
         Attr.REFERENCES_END_AT: number(seconds_up(ends_at)),
     }
 
 
-def reference_items(task: Task, life: str, ends_at: datetime) -> list[Item]:
-    """The references of a new task."""
-    return [
-        with_end(
-            {
-                **_key(digest, task.id, life),
-                Attr.TASK_ID: text(task.id),
-                Attr.LIFE: text(life),
-                Attr.CREATED_AT: moment(task.created_at),
-            },
-            ends_at,
-        )
-        for digest in digests_of(task)
-    ]
+def reference_items(task: Task, digests: Sequence[str], life: str, ends_at: datetime) -> list[Item]:
+    """The references to a new task."""
+    reference: Item = {
+        Attr.TASK_ID: text(task.id),
+        Attr.LIFE: text(life),
+        Attr.CREATED_AT: moment(task.created_at),
+    }
+    return [with_end({**_key(digest, task.id, life), **reference}, ends_at) for digest in digests]
 
 
 def tombstone_key(digest: str) -> Item:
-    """Where it is written when a target or requester was forgotten."""
+    """The key of the tombstone of a target or requester."""
     return {Attr.PK: text(REFERENCE_PREFIX + digest), Attr.SK: text(TOMBSTONE)}
 
 
@@ -178,11 +177,11 @@ def _key(digest: str, task_id: str, life: str) -> Item:
     return {Attr.PK: text(REFERENCE_PREFIX + digest), Attr.SK: text(f"{task_id}#{life}")}
 
 
-def _mention(item: Item) -> Mention:
+def _read(item: Item) -> StoredReference:
     reader = Reader(item, "a reference")
-    return Mention(
+    return StoredReference(
         task_id=reader.text(Attr.TASK_ID),
         life=reader.text(Attr.LIFE),
         created_at=reader.moment(Attr.CREATED_AT),
-        ends=Attr.EXPIRES_AT in item,
+        expires=Attr.EXPIRES_AT in item,
     )

@@ -1,9 +1,8 @@
-"""Tables, keys, indexes and attributes, by their names in DynamoDB. Nothing else in rdq spells one
-of them out.
+"""Tables, keys, indexes and attributes: the only module that spells their names in DynamoDB.
 
-Keys, index keys, what an index projects and `expires_at` have their full names: templates, alarms
-and people use them. Everything else is abbreviated, because each byte of a name is stored and
-billed with every item.
+Keys, index keys, projected attributes and `expires_at` have full names, because templates, alarms
+and operators use them. All other names of the tasks and dlq tables are abbreviated: each byte of a
+name is stored and billed with every item.
 """
 
 import contextlib
@@ -14,38 +13,41 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from rdq_core.domain.ids import shard_of
+from rdq_core.domain.task import Task
 from rdq_core.errors import Unavailable
 
 DUE_INDEX: Final = "due"
-"""On the tasks table: whatever a sweeper should look at, by shard and time. Sparse: terminal tasks
-are not in it.
+"""On the tasks table: pending and in-flight tasks, by shard and due time. Sparse: ended tasks have
+no `due_at` and are not in it.
 """
 DEAD_INDEX: Final = "dead"
-"""On the dlq table: dead-letter entries by shard and time of death. Sparse: attempts are not in it.
+"""On the dlq table: dead-letter entries, by shard and time of death. Sparse: attempt records are
+not in it.
 """
 
 STATE: Final = "T"
-"""The kind of the state row: the only item that ever changes."""
+"""The kind of the state row: the only item of a task that changes, apart from ends of life."""
 ENTRY: Final = "D"
-"""The kind of the dead-letter entry, there exactly while the task is DEAD."""
+"""The kind of the dead-letter entry, which exists exactly while the task is DEAD."""
 BODY_PREFIX: Final = "B#"
 RESULT_PREFIX: Final = "R#"
 ATTEMPT_PREFIX: Final = "A#"
 
 QUEUES: Final = "queues"
-"""The control table's partition of queue configuration: one item a queue, under its name."""
+"""The partition of queue configuration in the control table: one item per queue, under its name."""
 REFERENCE_PREFIX: Final = "ref#"
-"""How partitions of the control table begin that hold a target's or requester's references and
-their tombstone.
+"""The prefix of partitions of the control table that hold the references of a target or requester,
+and its tombstone.
 """
 OPEN_JOBS: Final = "jobs#open"
-"""The control table's partition of bulk operations that are not at their end, each under its id."""
+"""The partition of open bulk jobs in the control table, each under its id."""
 ENDED_JOBS: Final = "jobs#done"
-"""Its partition of those that have ended."""
+"""The partition of ended bulk jobs."""
 CURSOR_SECRET: Final = "secret#cursor"  # noqa: S105 - the name of a partition
-"""Its partition of the key that page cursors are signed with."""
+"""The partition of the key that page cursors are signed with."""
 TOMBSTONE: Final = "tombstone"
-"""The tombstone's sort key, behind every reference's, which begins with a task's id."""
+"""The tombstone's sort key. It sorts after those of references, which begin with a task's id."""
 
 
 class Attr(StrEnum):
@@ -62,7 +64,7 @@ class Attr(StrEnum):
     DEAD_AT = "dead_at"
     EXPIRES_AT = "expires_at"
 
-    # The state row, and what records share with it.
+    # The state row; records share some of these.
     VERSION = "v"
     LIFE = "lf"
     CREATED_AT = "c"
@@ -87,7 +89,7 @@ class Attr(StrEnum):
     WORKER = "w"
     UNKNOWN = "u"
 
-    # What a row or a body carries of the call, and of its result.
+    # The call and its result, in a row, a body or a result item.
     BODY_REF = "b"
     BODY_ENDS_AT = "be"
     PAYLOAD = "p"
@@ -100,12 +102,12 @@ class Attr(StrEnum):
     RESULT = "r"
     RESULT_TYPE = "rt"
 
-    # What a row has of its references, and what a tombstone in the control table says.
+    # References in a row, and the tombstone in the control table.
     REFERENCES = "rf"
     REFERENCES_END_AT = "re"
     FORGOTTEN_AT = "forgotten_at"
 
-    # An attempt's record and a dead-letter entry.
+    # Attempt records and dead-letter entries.
     PREVIOUS = "pv"
     PUT_AT = "at"
     STARTED_AT = "s"
@@ -119,7 +121,7 @@ class Attr(StrEnum):
     ERROR_UNKNOWN = "eu"
     FINGERPRINT = "fp"
 
-    # A queue's configuration in the control table. It is read by people, and small.
+    # Queue configuration in the control table, which operators read.
     PK = "pk"
     SK = "sk"
     DECLARED = "declared"
@@ -141,14 +143,15 @@ class Attr(StrEnum):
     HANDED_OUT_UNTIL = "handed_out_until"
     HANDED_OUT_BY = "handed_out_by"
 
-    # Whether a queue has a sweep that is awake.
-    AWAKE_UNTIL = "awake_until"
-    AWAKENED_BY = "awakened_by"
-    # A bulk operation, and the key of page cursors, in the control table.
+    # The reservation of a queue by a sweep, in the control table.
+    RESERVED_UNTIL = "awake_until"
+    RESERVED_BY = "awakened_by"
+
+    # Bulk jobs, and the key of page cursors, in the control table.
     JOB = "job"
     SECRET = "secret"  # noqa: S105 - the same
 
-    # A record of the audit table, for people and their queries.
+    # Records of the audit table, which operators query.
     OPERATION_ID = "operation_id"
     RECORDED_AT = "recorded_at"
     PRINCIPAL = "principal"
@@ -160,7 +163,7 @@ class Attr(StrEnum):
 
     @property
     def alias(self) -> str:
-        """How expressions write the name, so that no reserved word can be in the way."""
+        """The name in expressions, where DynamoDB's reserved words cannot be used as they are."""
         return f"#{self.name.lower()}"
 
 
@@ -192,8 +195,8 @@ class Tables:
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> "Tables":
-        """The names that the environment gives. Raises Unavailable naming each variable that has no
-        table name.
+        """The names in the environment. Raises Unavailable, which names each variable without a
+        valid table name.
         """
         unset = [name for name in _VARIABLES.values() if not environ.get(name)]
         invalid = [
@@ -214,7 +217,7 @@ class Tables:
         return cls(**{field: environ[name] for field, name in _VARIABLES.items()})
 
     def as_env(self) -> dict[str, str]:
-        """The same names as environment variables, for child processes and functions."""
+        """The names as environment variables, for child processes and functions."""
         return {name: str(getattr(self, field)) for field, name in _VARIABLES.items()}
 
 
@@ -228,12 +231,18 @@ def queue_shard(queue: str, shard: int) -> str:
 
 
 def queue_of(partition: str) -> str:
-    """The queue of an index partition. Queue names have no `#`."""
+    """The queue of an index partition; queue names contain no `#`."""
     return partition.rpartition("#")[0]
 
 
+def partition_of(task: Task, shards: int) -> str:
+    """The index partition of a task in a queue of this number of shards."""
+    shard = shard_of(task.id, shards, queue=task.queue, concurrency_key=task.concurrency_key)
+    return queue_shard(task.queue, shard)
+
+
 def definitions(tables: Tables) -> dict[str, dict[str, Any]]:
-    """CreateTable's arguments of each table, by the field of `Tables`."""
+    """The arguments of CreateTable for each table, by the field of `Tables`."""
     return {
         "tasks": {
             **_table(
@@ -289,11 +298,11 @@ def _key(partition: str, sort: str) -> list[dict[str, str]]:
 def create_tables(
     client: Any, tables: Tables, *, sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """The four tables with their indexes, TTL, stream and point-in-time recovery, ready for use
-    when it returns.
+    """Create the four tables with indexes, TTL, stream and point-in-time recovery; existing ones
+    stay. They are active when this returns.
 
-    Recovery and TTL are left out where an engine doesn't have them. Raises Unavailable when a table
-    doesn't become ready within two minutes.
+    TTL and recovery are left out on engines that lack them. Raises Unavailable when a table is not
+    active within two minutes.
     """
     wanted = definitions(tables).values()
     for definition in wanted:
@@ -316,7 +325,7 @@ def create_tables(
 
 
 def _create(client: Any, definition: dict[str, Any]) -> None:
-    # Somebody else is making it or has made it: that is what was asked for.
+    # Another process has created it, or is creating it.
     with contextlib.suppress(client.exceptions.ResourceInUseException):
         client.create_table(**definition)
 

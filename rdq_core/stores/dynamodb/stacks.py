@@ -1,24 +1,27 @@
-"""Stacks made small: compressed against phrases that most Python tracebacks have, so that they
-needn't be stored.
+"""Compression of stack traces against phrases that most Python tracebacks contain.
 
-A record of a real stack of 3 KB takes one write unit so, and two without. The invariant: what was
-stored is read with the phrases that it was stored with. They are a part of the format: a change of
-them is a new name beside the old one.
+A plain zlib record of a 3 to 5 KB stack takes two write units, and with the phrases one
+(docs/decisions/stacks-are-compressed-against-known-phrases.md). The invariant: a stack is read with
+the phrases that it was stored with. They are part of the stored format: other phrases get a name of
+their own, beside this one.
 """
 
 import zlib
 from typing import Final
 
 from rdq_core.domain.limits import MAX_STACK_BYTES
-from rdq_core.stores.dynamodb.values import unzipped
+from rdq_core.stores.dynamodb.values import decompress
 
-PHRASES: Final = "es1"
+ENCODING: Final = "es1"
 """The name of these phrases in a record."""
 
-# The end is what zlib finds most cheaply, so the most frequent come last.
+# zlib encodes short distances in fewer bits, so the most frequent phrases come last ("zlib manual",
+# deflateSetDictionary).
 _PHRASES: Final = b"""\
-KeyError: ValueError: invalid literal for int() with base 10: 'TypeError: AttributeError: 'NoneType' object has no \
-attribute 'RuntimeError: OSError: PermissionError: FileNotFoundError: [Errno 2] No such file or directory: '\
+KeyError: ValueError: invalid literal for int() with base 10: 'TypeError: AttributeError: \
+'NoneType' object has no \
+attribute 'RuntimeError: OSError: PermissionError: FileNotFoundError: [Errno 2] No such file or \
+directory: '\
 json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)
 TimeoutError: timed out
 concurrent.futures._base.TimeoutError
@@ -27,12 +30,16 @@ ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verif
 socket.gaierror: [Errno -2] Name or service not known
 ConnectionResetError: [Errno 104] Connection reset by peer
 ConnectionRefusedError: [Errno 111] Connection refused
-urllib3.exceptions.MaxRetryError: HTTPSConnectionPool(host='api.', port=443): Max retries exceeded with url: / (Caused \
-by NewConnectionError('<urllib3.connection.HTTPSConnection object at 0x7f>: Failed to establish a new connection: '))
-requests.exceptions.ConnectionError: ('Connection aborted.', RemoteDisconnected('Remote end closed connection without \
+urllib3.exceptions.MaxRetryError: HTTPSConnectionPool(host='api.', port=443): Max retries \
+exceeded with url: / (Caused \
+by NewConnectionError('<urllib3.connection.HTTPSConnection object at 0x7f>: Failed to establish \
+a new connection: '))
+requests.exceptions.ConnectionError: ('Connection aborted.', RemoteDisconnected('Remote end \
+closed connection without \
 response'))
 requests.exceptions.HTTPError: 503 Server Error: Service Unavailable for url: https://
-botocore.exceptions.ClientError: An error occurred (ThrottlingException) when calling the  operation: Rate exceeded
+botocore.exceptions.ClientError: An error occurred (ThrottlingException) when calling the  \
+operation: Rate exceeded
   File "/var/lang/lib/python3.12/asyncio/base_events.py", line 687, in run_until_complete
     return future.result()
   File "/usr/local/lib/python3.11/concurrent/futures/thread.py", line 58, in run
@@ -85,12 +92,12 @@ Traceback (most recent call last):
 """
 
 
-def squeezed(stack: bytes) -> bytes:
+def compressed(stack: bytes) -> bytes:
     """A stack, compressed."""
-    press = zlib.compressobj(level=9, zdict=_PHRASES)
-    return press.compress(stack) + press.flush()
+    stream = zlib.compressobj(level=9, zdict=_PHRASES)
+    return stream.compress(stack) + stream.flush()
 
 
-def restored(content: bytes) -> bytes:
-    """The stack again. Raises zlib.error for what `squeezed` didn't make of one with these phrases."""
-    return unzipped(zlib.decompressobj(zdict=_PHRASES), content, MAX_STACK_BYTES)
+def decompressed(content: bytes) -> bytes:
+    """The stack. Raises zlib.error for content that was not compressed with these phrases."""
+    return decompress(zlib.decompressobj(zdict=_PHRASES), content, MAX_STACK_BYTES)

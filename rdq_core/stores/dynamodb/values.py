@@ -1,21 +1,24 @@
-"""DynamoDB's low-level values: made directly, read strictly, measured as DynamoDB measures them.
+"""DynamoDB's low-level values: built directly, read strictly, measured as DynamoDB bills them.
 
-The low-level form is used throughout: boto3's resource layer costs a client more time than
-everything that rdq does.
+boto3's resource layer converts values to and from Python, which takes longer than everything else
+that rdq does for a request; so the low-level form is used throughout.
 """
 
 import json
 import zlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final
+from enum import StrEnum
+from typing import Any, Final, TypeVar
 
 from rdq_core.domain.limits import MIB
 from rdq_core.domain.times import EPOCH, from_millis, to_millis
 from rdq_core.errors import CorruptItem
+from rdq_core.stores.dynamodb.schema import Attr
 
 Value = dict[str, Any]
 Item = dict[str, Value]
+ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
 
 _CONTAINER_BYTES: Final = 3
 _LAST_MOMENT: Final = to_millis(datetime.max.replace(tzinfo=EPOCH.tzinfo))
@@ -27,7 +30,7 @@ def text(value: str) -> Value:
 
 
 def number(value: int) -> Value:
-    """A whole number. Nothing that rdq stores is a fraction."""
+    """A whole number; rdq stores no fractions."""
     return {"N": str(int(value))}
 
 
@@ -42,31 +45,45 @@ def moment(value: datetime) -> Value:
 
 
 def seconds_up(value: datetime) -> int:
-    """Epoch seconds for TTL, rounded up: nothing ends before its time."""
+    """A time of expiry in epoch seconds, as TTL needs it. Rounded up: nothing expires early."""
     return -((EPOCH - value) // timedelta(seconds=1))
 
 
 def seconds_down(value: datetime) -> int:
-    """Epoch seconds of the present moment, rounded down: nothing has ended before its time."""
+    """The present time in epoch seconds. Rounded down: nothing counts as expired early."""
     return (value - EPOCH) // timedelta(seconds=1)
 
 
 def from_seconds(seconds: int) -> datetime:
-    """The moment of an epoch second."""
+    """The time of an epoch second."""
     return from_millis(seconds * 1000)
 
 
 def compact_json(data: Any) -> bytes:
-    """JSON in as few bytes as it takes. A lone surrogate, which UTF-8 can't carry, is escaped."""
+    """JSON in as few bytes as possible. A lone surrogate, which UTF-8 cannot encode, is escaped."""
     try:
         return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
         return json.dumps(data, separators=(",", ":")).encode()
 
 
+def with_end(item: Item, ends_at: datetime | None) -> Item:
+    """The item with its time of expiry; None: it never expires."""
+    return item if ends_at is None else {**item, Attr.EXPIRES_AT: number(seconds_up(ends_at))}
+
+
+def text_of(item: Mapping[str, Any], name: str) -> str | None:
+    """A string of an item, None when there is none. The rest of the item need not be readable."""
+    value = item.get(name, {}).get("S")
+    return value if isinstance(value, str) else None
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
 class Reader:
-    """Strict access to a stored item: what isn't as rdq writes it is a CorruptItem naming the
-    attribute alone.
+    """Strict access to a stored item. An attribute that is not as rdq writes it is a CorruptItem,
+    which names the attribute and never its content.
     """
 
     def __init__(self, item: Mapping[str, Any], what: str, task_id: str | None = None) -> None:
@@ -75,7 +92,7 @@ class Reader:
         self._task_id = task_id
 
     def corrupt(self, problem: str) -> CorruptItem:
-        """The refusal to read this item."""
+        """The error for this item."""
         return CorruptItem(
             f"{self._what} cannot be read: {problem}",
             task_id=self._task_id,
@@ -83,16 +100,23 @@ class Reader:
         )
 
     def text(self, name: str) -> str:
-        """A string that must be there."""
+        """A required string."""
         return str(self._get(name, "S", required=True))
 
     def number(self, name: str) -> int:
-        """A whole number that must be there."""
+        """A required whole number."""
         return self._whole(name, self._get(name, "N", required=True))
 
     def moment(self, name: str) -> datetime:
-        """A time that must be there."""
+        """A required time."""
         return self._moment(name, self.number(name))
+
+    def choice(self, name: str, choices: type[ChoiceT]) -> ChoiceT:
+        """A required string that is one of an enumeration's values."""
+        try:
+            return choices(self._get(name, "S", required=True))
+        except ValueError:
+            raise self.corrupt(f"its {choices.__name__.lower()} is unknown to this rdq") from None
 
     def maybe_text(self, name: str) -> str | None:
         """A string, or None."""
@@ -115,16 +139,16 @@ class Reader:
         return None if millis is None else self._moment(name, millis)
 
     def maybe_seconds(self, name: str) -> datetime | None:
-        """A TTL, or None."""
+        """A time of expiry, or None."""
         value = self.maybe_number(name)
         return None if value is None else self._moment(name, value * 1000)
 
     def maybe_json(self, name: str) -> Any:
-        """What compact JSON says, or None."""
+        """The data of a JSON attribute, or None."""
         return self.json_of(name, self.maybe_bytes(name))
 
     def json_of(self, name: str, content: bytes | None) -> Any:
-        """What JSON says that was stored under this name, or None."""
+        """The data of JSON that was stored under this name, or None."""
         try:
             return json.loads(content) if content else None
         except (ValueError, RecursionError):
@@ -135,7 +159,7 @@ class Reader:
         content = self.maybe_bytes(name)
         try:
             return (
-                unzipped(zlib.decompressobj(), content, MIB)
+                decompress(zlib.decompressobj(), content, MIB)
                 if compressed and content is not None
                 else content
             )
@@ -164,25 +188,28 @@ class Reader:
         return from_millis(millis)
 
 
-def unzipped(press: "zlib._Decompress", content: bytes, most: int) -> bytes:
-    """What was compressed, of at most so many bytes. Raises zlib.error for more, and for what is
-    torn.
+def decompress(stream: "zlib._Decompress", content: bytes, most: int) -> bytes:
+    """The decompressed content, at most `most` bytes. Raises zlib.error for more, and for
+    incomplete content.
     """
-    whole = press.decompress(content, most + 1)
-    if len(whole) > most or not press.eof:
-        raise zlib.error("incomplete, or too large to be ours")
+    whole = stream.decompress(content, most + 1)
+    if len(whole) > most or not stream.eof:
+        raise zlib.error("incomplete, or larger than rdq stores")
     return whole
 
 
+# -- measuring -------------------------------------------------------------------------------------
+
+
 def item_size(item: Mapping[str, Mapping[str, Any]]) -> int:
-    """What DynamoDB counts for an item: names and values, by its published rules ("Item sizes and
+    """The size that DynamoDB bills for an item: names and values ("DynamoDB item sizes and
     formats").
     """
     return sum(len(name.encode()) + value_size(value) for name, value in item.items())
 
 
 def value_size(value: Mapping[str, Any]) -> int:
-    """What DynamoDB counts for one value."""
+    """The size that DynamoDB bills for one value."""
     ((kind, content),) = value.items()
     match kind:
         case "S":
@@ -190,19 +217,16 @@ def value_size(value: Mapping[str, Any]) -> int:
         case "B":
             return len(content)
         case "N":
-            return _number_size(content)
+            digits = str(content)
+            # A byte for each two significant digits, aligned on the decimal point, one for the
+            # exponent, and one for a minus sign.
+            bare = digits.lstrip("-").lstrip("0")
+            significant = bare.rstrip("0")
+            trailing = len(bare) - len(significant)
+            return 1 + (len(significant) + trailing % 2 + 1) // 2 + digits.startswith("-")
         case "M":
             return _CONTAINER_BYTES + len(content) + item_size(content)
         case "L":
             return _CONTAINER_BYTES + len(content) + sum(value_size(each) for each in content)
         case _:
             return 1
-
-
-def _number_size(digits: str) -> int:
-    # Pairs of significant digits, aligned on the decimal point, one byte each; one for the
-    # exponent, one for a minus.
-    bare = digits.lstrip("-").lstrip("0")
-    significant = bare.rstrip("0")
-    trailing = len(bare) - len(significant)
-    return 1 + (len(significant) + trailing % 2 + 1) // 2 + digits.startswith("-")

@@ -1,8 +1,8 @@
-"""Queue configuration in the control table: one item a queue, all in one partition, so that one
+"""Queue configuration in the control table: one item per queue, all in one partition, so that one
 query reads them all.
 
-The invariant: whoever asks is answered with what was stored at most `fresh_for` ago, read
-consistently; and an item that nobody can read stops its own queue only.
+The invariant: an answer is at most `fresh_for` old, and was read consistently. An item that cannot
+be read stops its own queue only.
 """
 
 import threading
@@ -34,25 +34,32 @@ from rdq_core.stores.dynamodb.expressions import (
     IS_OVERRIDDEN_AS_READ,
     IS_UNCONFIGURED,
     LOOKED_AT_AS_READ,
-    NOBODY_LOOKED_YET,
+    NEVER_LOOKED_AT,
     all_of,
     change,
 )
-from rdq_core.stores.dynamodb.queue_items import key_of, layers_change, pause_change, read_queue
 from rdq_core.stores.dynamodb.schema import QUEUES, Attr, Tables
-from rdq_core.stores.dynamodb.transact import ConditionFailed, Sender, update_of
-from rdq_core.stores.dynamodb.values import Item, Value, moment, number, text
+from rdq_core.stores.dynamodb.sender import ConditionFailed, Sender, update_of
+from rdq_core.stores.dynamodb.values import (
+    Item,
+    Reader,
+    Value,
+    compact_json,
+    moment,
+    number,
+    text,
+)
 
 FRESH_FOR_SWEEPS: Final = timedelta(seconds=1)
 FRESH_FOR_SUBMITS: Final = timedelta(minutes=1)
 
-_MAX_TRIES: Final = 8
+_WRITE_TRIES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """Every queue as it was read at `at`, in monotonic seconds; of an unreadable one, what is wrong
-    with it.
+    """All queues as they were read at `at`, in monotonic seconds. `broken` has the problem of each
+    unreadable one.
     """
 
     at: float
@@ -62,12 +69,11 @@ class _Snapshot:
 
 
 class DynamoQueues:
-    """A `QueueStore` in the control table. Safe between threads: one of them reads, the others wait
-    for it.
+    """A `QueueStore` in the control table. Safe between threads: one of them reads, and the others
+    wait for it.
 
-    `settings` and `all` answer from what was read at most `fresh_for` ago, `for_submits` from what
-    was read at most `submits_fresh_for` ago, by whomever. A process that only submits reads its own
-    queues, one item each.
+    `settings` and `all` are at most `fresh_for` old, `for_submits` at most `submits_fresh_for`. A
+    process that only submits reads the items of its own queues, one each.
     """
 
     def __init__(
@@ -90,20 +96,15 @@ class DynamoQueues:
         self._snapshot: _Snapshot | None = None
         self._singly: dict[str, tuple[float, QueueSettings]] = {}
 
-    # -- what is in force --------------------------------------------------------------------------
+    # -- effective settings ------------------------------------------------------------------------
 
     def settings(self, queue: str, *, definition: Mapping[str, Any] | None = None) -> QueueSettings:
-        """See `QueueSource.settings`. Raises CorruptItem when what is stored for the queue can't be
-        read.
-        """
+        """See `QueueSource.settings`. Raises CorruptItem when the queue's item cannot be read."""
         snapshot = self._read()
         if queue in snapshot.queues:
-            plain = snapshot.queues[queue]
-            return (
-                snapshot.stored[queue].settings(self._clock.now(), definition)
-                if definition
-                else plain
-            )
+            if definition:
+                return snapshot.stored[queue].settings(self._clock.now(), definition)
+            return snapshot.queues[queue]
         if queue in snapshot.broken:
             raise _unreadable(snapshot.broken[queue])
         raise _unknown(queue, snapshot)
@@ -112,9 +113,9 @@ class DynamoQueues:
         """See `QueueSource.for_submits`. Raises CorruptItem as `settings` does."""
         with self._lock:
             at = self._clock.monotonic()
-            remembered = self._remembered(queue, at)
-            if remembered is not None and not remembered.deleting:
-                return remembered
+            cached = self._cached(queue, at)
+            if cached is not None and not cached.deleting:
+                return cached
             stored = self.stored(queue)
             if stored is not None and not stored.is_deleted:
                 settings = _settings(stored, self._clock.now())
@@ -124,7 +125,7 @@ class DynamoQueues:
         raise deleted_queue(stored) if stored is not None else _unknown(queue, self._read())
 
     def all(self) -> Mapping[str, QueueSettings]:
-        """See `QueueSource.all`. Queues that can't be read are left out."""
+        """See `QueueSource.all`. Queues that cannot be read are left out."""
         return self._read().queues
 
     def all_stored(self) -> Mapping[str, StoredQueue]:
@@ -140,28 +141,34 @@ class DynamoQueues:
             return _settings(stored, self._clock.now()).shards_ever
         return self.settings(queue).shards_ever
 
-    def _remembered(self, queue: str, at: float) -> QueueSettings | None:
-        """What was read last, if that is fresh enough for a submit."""
-        found: list[tuple[float, QueueSettings]] = []
+    def _cached(self, queue: str, at: float) -> QueueSettings | None:
+        """The newest settings that were read, if they are fresh enough for a submit."""
+        readings: list[tuple[float, QueueSettings]] = []
         if self._snapshot is not None and queue in self._snapshot.queues:
-            found.append((self._snapshot.at, self._snapshot.queues[queue]))
+            readings.append((self._snapshot.at, self._snapshot.queues[queue]))
         if queue in self._singly:
-            found.append(self._singly[queue])
-        read_at, settings = max(found, key=lambda reading: reading[0], default=(at, None))
+            readings.append(self._singly[queue])
+        read_at, settings = max(readings, key=lambda reading: reading[0], default=(at, None))
         return settings if at - read_at < self._submits_fresh_for else None
 
     def _read(self) -> _Snapshot:
         with self._lock:
+            # The age counts from before the read: what is written during it may be missed.
             at = self._clock.monotonic()
             if self._snapshot is None or at - self._snapshot.at >= self._fresh_for:
-                self._snapshot = self._taken(at)
+                self._snapshot = self._take_snapshot(at)
             return self._snapshot
 
-    def _taken(self, at: float) -> _Snapshot:
+    def _take_snapshot(self, at: float) -> _Snapshot:
         stored: dict[str, StoredQueue] = {}
         queues: dict[str, QueueSettings] = {}
         broken: dict[str, str] = {}
-        items = self._items()
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "#pk = :queues",
+            "ConsistentRead": True,
+        }
+        items = list(self._sender.query_all(request, {":queues": text(QUEUES)}))
         now = self._clock.now()
         for item in items:
             queue = item[Attr.SK]["S"]
@@ -173,25 +180,11 @@ class DynamoQueues:
                 broken[queue] = problem.message
         return _Snapshot(at, stored, queues, broken)
 
-    def _items(self) -> list[Item]:
-        request: dict[str, Any] = {
-            "TableName": self._table,
-            "KeyConditionExpression": f"{Attr.PK.alias} = :queues",
-            "ConsistentRead": True,
-        }
-        items: list[Item] = []
-        while True:
-            page = self._sender.query(request, {":queues": text(QUEUES)})
-            items += page.get("Items", ())
-            if "LastEvaluatedKey" not in page:
-                return items
-            request["ExclusiveStartKey"] = page["LastEvaluatedKey"]
-
     # -- the layers --------------------------------------------------------------------------------
 
     def stored(self, queue: str) -> StoredQueue | None:
         """See `QueueStore.stored`."""
-        item = self._sender.get(self._table, key_of(queue))
+        item = self._sender.get(self._table, _key(queue))
         return None if item is None else read_queue(item)
 
     def put_declared(
@@ -204,14 +197,14 @@ class DynamoQueues:
     ) -> StoredQueue:
         """See `QueueStore.put_declared`."""
         limits.check_name("queue", queue)
-        for _ in range(_MAX_TRIES):
+        for _ in range(_WRITE_TRIES):
             before = self.stored(queue)
             after = redeclared(
                 before, queue, declared, file_defaults, expected_revision=expected_revision
             )
             if self._has_put(before, after):
                 return after
-        raise _too_busy(queue)
+        raise _kept_changing(queue)
 
     def put_owners(self, seen: StoredQueue, owners: tuple[str, ...]) -> bool:
         """See `QueueStore.put_owners`."""
@@ -221,35 +214,38 @@ class DynamoQueues:
         self, queue: str, override: Override | None, *, expected_revision: int
     ) -> StoredQueue:
         """See `QueueStore.put_override`."""
-        for _ in range(_MAX_TRIES):
+        for _ in range(_WRITE_TRIES):
             before = self._existing(queue)
             after = overridden(before, override, expected_revision=expected_revision)
             if self._has_put(before, after):
                 return after
-        raise _too_busy(queue)
+        raise _kept_changing(queue)
 
     def pause(
         self, queue: str, *, paused: bool, now: datetime, reason: str | None = None
     ) -> StoredQueue:
         """See `QueueStore.pause`."""
+        if not paused:
+            changed = change({}, _PAUSE)
+        elif reason is None:
+            changed = change({Attr.PAUSED_AT: moment(now)}, (Attr.PAUSE_REASON,))
+        else:
+            changed = change({Attr.PAUSED_AT: moment(now), Attr.PAUSE_REASON: text(reason)})
         try:
-            item = self._update(
-                queue,
-                pause_change(paused=paused, now=moment(now), reason=reason),
-                (IS_CONFIGURED, IS_NOT_DELETED),
-            )
+            item = self._update(queue, changed, (IS_CONFIGURED, IS_NOT_DELETED))
         except ConditionFailed:
-            raise self._missing(queue) from None
+            raise self._not_found(queue) from None
         return read_queue(item)
 
     def _existing(self, queue: str) -> StoredQueue:
         before = self.stored(queue)
         if before is None or before.is_deleted:
-            raise self._missing(queue)
+            raise self._not_found(queue)
         return before
 
-    def _missing(self, queue: str) -> QueueNotFound:
-        self._forget()
+    def _not_found(self, queue: str) -> QueueNotFound:
+        # The error suggests similar names, which may have been configured since the last read.
+        self._drop_caches()
         return _unknown(queue, self._read())
 
     def _has_put(self, before: StoredQueue | None, after: StoredQueue) -> bool:
@@ -266,7 +262,7 @@ class DynamoQueues:
                 ":seen_override_revision": number(before.override_revision),
             }
             clauses = [IS_DECLARED_AS_READ, IS_OVERRIDDEN_AS_READ]
-        return self._has_updated(after.queue, layers_change(before, after), clauses, seen)
+        return self._has_updated(after.queue, _layers_change(before, after), clauses, seen)
 
     # -- deletion ----------------------------------------------------------------------------------
 
@@ -282,7 +278,7 @@ class DynamoQueues:
         """See `QueueStore.note_look`."""
         looked = change({Attr.LOOKED_AT: moment(now)})
         if seen.looked_at is None:
-            return self._has_updated(seen.queue, looked, (IS_CONFIGURED, NOBODY_LOOKED_YET), {})
+            return self._has_updated(seen.queue, looked, (IS_CONFIGURED, NEVER_LOOKED_AT), {})
         values = {":seen_looked_at": moment(seen.looked_at)}
         return self._has_updated(seen.queue, looked, (LOOKED_AT_AS_READ,), values)
 
@@ -293,9 +289,8 @@ class DynamoQueues:
         ended = change({Attr.DELETED_AT: moment(now), Attr.LOOKED_AT: moment(now)})
         values = {":seen_deleting_at": moment(seen.deleting_at)}
         clauses = (IS_DELETING_AS_READ, IS_NOT_DELETED)
-        return self._has_updated(
-            seen.queue, ended, clauses, values, mark=(Attr.DELETED_AT, moment(now))
-        )
+        mark = (Attr.DELETED_AT, moment(now))
+        return self._has_updated(seen.queue, ended, clauses, values, mark=mark)
 
     def reopen(self, seen: StoredQueue, *, now: datetime) -> bool:
         """See `QueueStore.reopen`."""
@@ -303,10 +298,8 @@ class DynamoQueues:
             return False
         opened = change({Attr.DELETING_AT: moment(now)}, [Attr.DELETED_AT])
         values = {":seen_deleted_at": moment(seen.deleted_at)}
-        clauses = (IS_DELETED_AS_READ,)
-        return self._has_updated(
-            seen.queue, opened, clauses, values, mark=(Attr.DELETING_AT, moment(now))
-        )
+        mark = (Attr.DELETING_AT, moment(now))
+        return self._has_updated(seen.queue, opened, (IS_DELETED_AS_READ,), values, mark=mark)
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -319,15 +312,14 @@ class DynamoQueues:
         *,
         mark: tuple[Attr, Value] | None = None,
     ) -> bool:
-        """Whether the update was made; False, and nothing written, when the clauses don't hold.
+        """Whether the update was made; False, and nothing written, when the clauses do not hold.
 
-        An item that bears the `mark` of the update shows that it was made, and only its answer was
-        lost.
+        An item that bears the `mark` of the update proves that an earlier attempt made it.
         """
         try:
             self._update(queue, changed, clauses, values)
         except ConditionFailed as refused:
-            self._forget()
+            self._drop_caches()
             return mark is not None and (refused.row or {}).get(mark[0]) == mark[1]
         return True
 
@@ -339,12 +331,12 @@ class DynamoQueues:
         values: Mapping[str, Value] | None = None,
     ) -> Item:
         item = self._sender.update(
-            update_of(self._table, key_of(queue), changed, all_of(*clauses), values or {})
+            update_of(self._table, _key(queue), changed, all_of(*clauses), values or {})
         )
-        self._forget()
+        self._drop_caches()
         return item
 
-    def _forget(self) -> None:
+    def _drop_caches(self) -> None:
         with self._lock:
             self._snapshot = None
             self._singly.clear()
@@ -366,15 +358,120 @@ def _unreadable(problem: str) -> CorruptItem:
 
 def _unknown(queue: str, snapshot: _Snapshot) -> QueueNotFound:
     stored = snapshot.stored.get(queue)
-    return (
-        deleted_queue(stored)
-        if stored is not None and stored.is_deleted
-        else unknown_queue(queue, snapshot.queues)
-    )
+    if stored is not None and stored.is_deleted:
+        return deleted_queue(stored)
+    return unknown_queue(queue, snapshot.queues)
 
 
-def _too_busy(queue: str) -> StoreFailed:
+def _kept_changing(queue: str) -> StoreFailed:
     return StoreFailed(
         f"the configuration of queue {queue} kept changing while it was written",
         may_have_happened=False,
     )
+
+
+# -- a queue as an item ----------------------------------------------------------------------------
+
+_MAX_LAYERS_BYTES: Final = 300 * limits.KIB
+_LAYERS: Final = (
+    Attr.DECLARED,
+    Attr.FILE_DEFAULTS,
+    Attr.REVISION,
+    Attr.OVERRIDE,
+    Attr.OVERRIDE_REASON,
+    Attr.OVERRIDE_ENDS_AT,
+    Attr.OVERRIDE_REVISION,
+    Attr.SHARDS_EVER,
+    Attr.OWNERS,
+)
+_PAUSE: Final = (Attr.PAUSED_AT, Attr.PAUSE_REASON)
+_DELETION: Final = (Attr.DELETING_AT, Attr.DELETED_AT, Attr.LOOKED_AT)
+
+
+def unused_key() -> Item:
+    """A key of the control table that has no item, for requests that only need an answer."""
+    return _key("-")
+
+
+def _key(queue: str) -> Item:
+    return {Attr.PK: text(QUEUES), Attr.SK: text(queue)}
+
+
+def _layers_change(before: StoredQueue | None, after: StoredQueue) -> tuple[str, dict[str, Value]]:
+    """The update that stores the layers and leaves everything else as it is.
+
+    A queue that is not being deleted any more loses its deletion, and one declared again from a
+    tombstone the old pause. Nothing else ends a deletion or a pause: either may have begun since
+    `before` was read.
+    """
+    layers = _layers(after)
+    removes = [attr for attr in _LAYERS if attr not in layers]
+    if before is not None and before.is_leaving and not after.is_leaving:
+        removes += [*_DELETION, *(_PAUSE if before.is_deleted else ())]
+    return change(layers, removes)
+
+
+def _layers(queue: StoredQueue) -> dict[Attr, Value]:
+    layers = {
+        Attr.DECLARED: _json(queue.declared),
+        Attr.FILE_DEFAULTS: _json(queue.file_defaults),
+        Attr.REVISION: number(queue.revision),
+        Attr.OVERRIDE_REVISION: number(queue.override_revision),
+        Attr.SHARDS_EVER: number(queue.shards_ever),
+    }
+    if queue.owners:
+        layers[Attr.OWNERS] = text(" ".join(queue.owners))
+    if queue.override is not None:
+        layers[Attr.OVERRIDE] = _json(queue.override.layer)
+        layers[Attr.OVERRIDE_REASON] = text(queue.override.reason)
+        if queue.override.expires_at is not None:
+            layers[Attr.OVERRIDE_ENDS_AT] = moment(queue.override.expires_at)
+    size = sum(len(value["S"].encode()) for value in layers.values() if "S" in value)
+    if size > _MAX_LAYERS_BYTES:
+        raise ConfigInvalid(
+            f"queues.{queue.queue}",
+            f"is {size} bytes in all; accepted: at most {_MAX_LAYERS_BYTES}",
+        )
+    return layers
+
+
+def _json(layer: Mapping[str, Any]) -> Value:
+    return text(compact_json(layer).decode())
+
+
+def read_queue(item: Mapping[str, Any]) -> StoredQueue:
+    """A queue's layers from their item. Raises CorruptItem."""
+    queue = item[Attr.SK]["S"]
+    reader = Reader(item, f"the configuration of queue {queue}")
+    return StoredQueue(
+        queue=queue,
+        declared=_layer(reader, Attr.DECLARED),
+        file_defaults=_layer(reader, Attr.FILE_DEFAULTS),
+        revision=reader.number(Attr.REVISION),
+        override=_override(reader),
+        override_revision=reader.maybe_number(Attr.OVERRIDE_REVISION) or 0,
+        paused_at=reader.maybe_moment(Attr.PAUSED_AT),
+        pause_reason=reader.maybe_text(Attr.PAUSE_REASON),
+        shards_ever=reader.maybe_number(Attr.SHARDS_EVER) or 0,
+        deleting_at=reader.maybe_moment(Attr.DELETING_AT),
+        deleted_at=reader.maybe_moment(Attr.DELETED_AT),
+        looked_at=reader.maybe_moment(Attr.LOOKED_AT),
+        owners=tuple((reader.maybe_text(Attr.OWNERS) or "").split()),
+    )
+
+
+def _override(reader: Reader) -> Override | None:
+    if reader.maybe_text(Attr.OVERRIDE) is None:
+        return None
+    return Override(
+        layer=_layer(reader, Attr.OVERRIDE),
+        reason=reader.maybe_text(Attr.OVERRIDE_REASON) or "",
+        expires_at=reader.maybe_moment(Attr.OVERRIDE_ENDS_AT),
+    )
+
+
+def _layer(reader: Reader, name: Attr) -> Mapping[str, Any]:
+    layer = reader.json_of(name, reader.text(name).encode("utf-8", "surrogatepass"))
+    if not isinstance(layer, dict):
+        raise reader.corrupt(f"{name} is no mapping")
+    return layer
