@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from rdq_core.config.settings import ClassificationRules
-from rdq_core.domain import ids, limits
+from rdq_core.domain import ids
 from rdq_core.domain.attempt import Attempt, Outcome
-from rdq_core.domain.references import Reference, ReferenceKind
+from rdq_core.domain.references import reference_to
 from rdq_core.domain.task import Task
 from rdq_core.engine.ports import Submission
 from rdq_core.engine.prepared import Prepared
@@ -292,12 +292,8 @@ class Rdq:
         later stays. So that clocks may differ a little, later means two seconds. After StoreFailed
         repeat it: it goes on where it had stopped.
         """
-        given = [(ReferenceKind.TARGET, target), (ReferenceKind.REQUESTED_BY, requested_by)]
-        match [(kind, value) for kind, value in given if value is not None]:
-            case [(kind, value)]:
-                reference = Reference(kind, limits.check_text(kind, value))
-                return self._parts.store.forget(reference, now=self._parts.clock.now())
-        raise InputInvalid("target", "give a target or a requested_by")
+        reference = reference_to(target=target, requested_by=requested_by)
+        return self._parts.store.forget(reference, now=self._parts.clock.now())
 
     def on_error(self, listener: Callable[[BaseException], object]) -> None:
         """Call `listener` with every error that has no task to be stored on, such as a failing

@@ -156,7 +156,7 @@ class _Work:
         return set(named) & set(self._parts.queues.all())
 
     def _editor(self) -> QueueEditor:
-        return self._parts.editor(self._principal)
+        return QueueEditor(self._parts, self._parts.auditor(self._principal))
 
 
 def _file(properties: object) -> Document:

@@ -15,6 +15,7 @@ import typer
 from rdq_core.cli.app import app
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.runtime.log import LogSink
+from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.runtime.wiring import connect
 from rdq_core.testing.moto import AtomicMotoServer
 from tests.cli.conftest import QUEUES, Shell
@@ -78,9 +79,9 @@ def sweep() -> None:
     it says.
     """
     limits = SweepLimits(horizon=timedelta(0), linger=timedelta(0))
-    connect(events=LogSink()).sweeper(waiting.registry, serves=["billing"], worker="test").sweep(
-        limits
-    )
+    build_sweeper(
+        connect(events=LogSink()), waiting.registry, serves=["billing"], worker="test"
+    ).sweep(limits)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from rdq_core.runtime.operating import OpsFunction
 from rdq_core.testing.contract.factories import an_error
 from rdq_core.testing.functions import LambdaContext
 from tests.engine.world import QUEUE
-from tests.ops.crew import Crew
+from tests.ops.dlq import Dlq
 from tests.support.events import event
 
 ARN = "arn:aws:iam::123456789012:user/ann"
@@ -24,7 +24,7 @@ NOBODY = "01J00000000000000000000000"
 URL = "rdq-ops:url"
 
 
-class Ops(Crew):
+class Ops(Dlq):
     """A DLQ behind the ops function."""
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ def test_each_operation_of_the_design_is_there() -> None:
 
 
 def test_a_night_through_the_function(ops: Ops) -> None:
-    ids = ops.bury(3)
+    ids = ops.fill(3)
     assert [(each["queue"], each["dead"]) for each in ops.ask("status")["items"]] == [(QUEUE, 3)]
     (group,) = ops.ask("dlq.groups")["items"]
     assert (group["count"], group["new"]) == (3, True)
@@ -122,7 +122,7 @@ def test_a_night_through_the_function(ops: Ops) -> None:
 
 
 def test_a_payload_is_edited_for_one_task(ops: Ops) -> None:
-    (task_id,) = ops.bury()
+    (task_id,) = ops.fill()
     better = base64.b64encode(b"better").decode()
     done = ops.ask(
         "dlq.redrive", queue=QUEUE, ids=[task_id], payload_base64=better, set_handler="refund"
@@ -159,7 +159,7 @@ def test_named_tasks_are_cancelled_and_that_is_on_record_in_the_queue_of_each(op
     ops.world.configure("email")
     first, second = ops.world.submit(), ops.world.submit()
     mail = ops.world.submit(queue="email")
-    (dead,) = ops.bury(id="7ZZZZZZZZZZZZZZZZZZZZZZZZZ")
+    (dead,) = ops.fill(id="7ZZZZZZZZZZZZZZZZZZZZZZZZZ")
     wanted = [first, NOBODY, mail, dead, second]
 
     assert ops.ask("task.cancel", ids=wanted, dry_run=True)["skipped"] == 2
@@ -366,7 +366,7 @@ def test_a_storage_failure_is_told_as_that(ops: Ops, monkeypatch: pytest.MonkeyP
 
 
 def test_over_http_the_principal_is_the_one_that_iam_has_verified(ops: Ops) -> None:
-    (task_id,) = ops.bury()
+    (task_id,) = ops.fill()
     status, kind, done = ops.post({"op": "dlq.redrive", "queue": QUEUE, "ids": [task_id]})
     assert (status, kind, done["done"]) == (200, "application/json", 1)
     assert {(record.principal, record.verified) for record in ops.records()} == {(ARN, True)}
@@ -378,7 +378,7 @@ def test_over_http_the_principal_is_the_one_that_iam_has_verified(ops: Ops) -> N
 def test_who_sends_a_url_s_event_to_the_function_itself_is_whoever_they_say(
     ops: Ops, function: str
 ) -> None:
-    (task_id,) = ops.bury()
+    (task_id,) = ops.fill()
     forged = over_http(json.dumps({"op": "dlq.redrive", "queue": QUEUE, "ids": [task_id]}))
     assert ops.call(forged, function)[2]["done"] == 1
     assert {(record.principal, record.verified) for record in ops.records()} == {(ARN, False)}
@@ -485,7 +485,7 @@ def test_what_is_not_read_may_be_anything(ops: Ops, name: str, kind: str) -> Non
 def test_a_page_that_is_too_large_is_halved_and_goes_on(
     ops: Ops, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = ops.bury(20)
+    ids = ops.fill(20)
     monkeypatch.setattr(operating, "MOST_BYTES", 4_000)
     seen: list[str] = []
     cursor: dict[str, str] = {}
@@ -502,7 +502,7 @@ def test_a_page_that_is_too_large_is_halved_and_goes_on(
 def test_a_history_that_is_too_large_loses_its_stacks_and_says_so(
     ops: Ops, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (task_id,) = ops.bury(error=an_error(stack="a frame\n" * 500))
+    (task_id,) = ops.fill(error=an_error(stack="a frame\n" * 500))
     whole = ops.ask("task.get", id=task_id)
     assert "truncated" not in whole
     monkeypatch.setattr(operating, "MOST_BYTES", 2_000)
