@@ -82,7 +82,7 @@ class Advancer:
         )
 
     def _replaced(self, seen: Job, job: Job) -> Job:
-        """The job as it is stored afterwards: `job`, or what another host has stored since `seen`."""
+        """The job as it is stored afterwards: `job`, or another host's version of `seen`."""
         return job if self._jobs.replace(seen, job) else self._stored(seen)
 
     def _stored(self, job: Job) -> Job:
@@ -139,8 +139,8 @@ class Advancer:
             ended = after_page(seen, order, treated, began=began, now=self._clock.now())
             if self._jobs.replace(seen, ended):
                 return self._archived(ended) if ended.state.is_over else ended
-            # An operator has paused or cancelled it meanwhile. Unchanged, it was archived by another
-            # host, and no write to it succeeds any more.
+            # An operator has paused or cancelled it meanwhile. If it is unchanged, another host has
+            # archived it, and no write to it succeeds any more.
             before, seen = seen, self._stored(job)
             if seen == before:
                 break
@@ -194,8 +194,8 @@ class Advancer:
         return self._store.bears_mark(seen.task_id, job.id)
 
     def _settled(self, job: Job) -> Job:
-        """Counts what was done of a page that was under way when the job ended. The rest of the page
-        is left alone.
+        """Counts what was done of a page that was under way when the job ended. The other tasks of
+        the page are left alone.
         """
         order = Order.from_plain(job.operation, job.order)
         treated = [Treated(seen, None) for seen in job.page if self._is_done(job, order, seen)]

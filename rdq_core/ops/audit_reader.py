@@ -62,7 +62,7 @@ class AuditReader:
         }
 
     def _start(self, position: Position | None, since: datetime | None) -> tuple[str, datetime]:
-        """The id to begin before, and the time to stop at: those of the first page, on later ones."""
+        """The id to begin before, and the time to stop at, which all pages of a list share."""
         if position is not None:
             before, stop = position.handle
             return before, from_millis(stop)

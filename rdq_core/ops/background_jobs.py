@@ -25,7 +25,7 @@ class BackgroundJobs:
         self._looks_at: float | None = None
 
     def step(self, *, until: datetime) -> datetime | None:
-        """See `BackgroundWork.step`. While no job is open, it reads the jobs every 15 seconds only."""
+        """See `BackgroundWork.step`. While no job is open, it reads them every 15 seconds only."""
         if self._looks_at is not None and self._clock.monotonic() < self._looks_at:
             return None
         try:

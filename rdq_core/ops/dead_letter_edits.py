@@ -36,7 +36,7 @@ class DeadLetterEditor:
         self._clock = parts.clock
         self._ids = parts.ids
 
-    # -- by a job --------------------------------------------------------------------------------------
+    # -- by a job ----------------------------------------------------------------------------------
 
     def preview(self, queue: str, order: Order) -> Preview:
         """The number of tasks that a job would change now, and its price. Nothing is changed.
@@ -151,7 +151,7 @@ class DeadLetterEditor:
         return tally
 
     def _dead(self, queue: str, task_id: str) -> DeadEntry:
-        """The entry of a task. Raises TaskConflict or TaskNotFound when it is not dead in this queue."""
+        """The entry of a task. TaskConflict or TaskNotFound unless it is dead in this queue."""
         entry = self._store.dead_entry(task_id)
         if entry is not None and entry.queue == queue:
             return entry

@@ -71,7 +71,7 @@ class DeadLetters:
         page_size: int = _PAGE,
         cursor: str | None = None,
     ) -> Entries:
-        """A page of the queue's DLQ. Raises QueueNotFound, InputInvalid for the size, StaleCursor."""
+        """A page of the queue's DLQ. QueueNotFound, StaleCursor; InputInvalid for the size."""
         self._queues.settings(queue)
         check_page_size(page_size)
         query = query_of("dlq.list", queue, chosen.digest())
@@ -118,7 +118,7 @@ class DeadLetters:
         )
 
     def show(self, task_id: str) -> Task:
-        """A dead task with its history. Raises TaskNotFound when it does not exist or is not dead."""
+        """A dead task with its history. Raises TaskNotFound for any other task, and for none."""
         task = self._store.get(task_id)
         if task is None:
             raise TaskNotFound(f"no task {task_id}", task_id=task_id)

@@ -78,9 +78,7 @@ class JobControl:
         return [*reversed(self._jobs.open_jobs()), *self._jobs.ended_jobs(limit=limit)][:limit]
 
     def pause(self, job_id: str) -> Job:
-        """Stop a job at the end of its present page, until it is resumed. Raises TaskConflict when it
-        is over.
-        """
+        """Stop a job at the end of its page, until it is resumed. TaskConflict when it is over."""
         return self._set_state(job_id, JobState.PAUSED)
 
     def resume(self, job_id: str, auditor: Auditor) -> Job:

@@ -1,6 +1,4 @@
-"""The steps of a job as pure functions: the size of its next page, what follows a page, and the audit
-record of its end.
-"""
+"""The steps of a job as pure functions: page size, the step after a page, the record of its end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,9 +26,7 @@ class Treated:
 
 
 def page_size(job: Job, order: Order) -> int:
-    """The number of tasks of about a second at the job's rate; of a canary at most those that are still
-    missing.
-    """
+    """About a second's worth of tasks at the job's rate; of a canary at most the missing ones."""
     count, period = order.pace
     size = max(1, min(count * _A_SECOND // period, LONGEST_PAGE))
     if order.canary is None or job.is_proved:
@@ -41,9 +37,7 @@ def page_size(job: Job, order: Order) -> int:
 def after_page(
     job: Job, order: Order, treated: Sequence[Treated], *, began: datetime, now: datetime
 ) -> Job:
-    """The job with its page counted, and with its next step: another page, a check of the canary, or
-    the end.
-    """
+    """The job with its page counted, and with its next step: a page, a canary check, or the end."""
     counted = _counted(job, order, treated, began)
     if counted.state.is_over:
         return counted
@@ -76,9 +70,7 @@ def _counted(job: Job, order: Order, treated: Sequence[Treated], began: datetime
 
 
 def record_of(job: Job) -> AuditRecord:
-    """The record of a job's end. It depends on the job alone, so every host that writes it writes the
-    same.
-    """
+    """The record of a job's end. It depends on the job alone: repeated, it is the same record."""
     ended_at = job.ended_at or job.created_at
     counts = {name: getattr(job, name) for name in ("selected", "done", "skipped", "failed")}
     return AuditRecord(

@@ -60,7 +60,7 @@ class Canary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One bulk operation. `rate` is the number of tasks a second, minute or hour, such as `50/s`."""
+    """One bulk operation. `rate` is a number of tasks a second, minute or hour, such as `50/s`."""
 
     operation: Operation
     selection: Selection

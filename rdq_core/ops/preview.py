@@ -67,7 +67,7 @@ class Preview:
 def preview(
     entries: Iterable[DeadEntry], order: Order, settings: QueueSettings, *, cutoff: datetime
 ) -> Preview:
-    """Count the entries without keeping them in memory. Those that died after `cutoff` are too young."""
+    """Count the entries without keeping them. Those that died after `cutoff` are too young."""
     seen, pins = Preview(), Counter[tuple[str, str]]()
     for entry in entries:
         if not order.selection.admits(entry):

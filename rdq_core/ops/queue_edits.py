@@ -286,8 +286,8 @@ def _pause_view(stored: StoredQueue, *, changed: bool) -> dict[str, Any]:
 
 
 def _recorded_changes(changed: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
-    """Changes as an audit record has them: by key the old and the new value. Only the first 50 keys,
-    and no long values: a record must fit into an item.
+    """Changes as an audit record has them: by key the old and the new value. Only the first 50
+    keys, and no long values: a record must fit into an item.
     """
     first = list(changed.items())[:_MOST_RECORDED]
     recorded: dict[str, Any] = {

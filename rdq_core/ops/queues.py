@@ -98,9 +98,7 @@ def _result(before: StoredQueue | None, after: StoredQueue) -> Change:
 
 
 def checked(document: Document) -> Document:
-    """The document. Raises ConfigInvalid when it declares no queue; the rest was checked when it was
-    parsed.
-    """
+    """The document. Raises ConfigInvalid when it declares no queue; the rest is checked already."""
     if not document.queues:
         raise ConfigInvalid(
             "queues", "the file names no queue; accepted: the names of queues, each with its keys"

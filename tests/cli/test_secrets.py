@@ -21,7 +21,16 @@ from rdq_core.testing.moto import AtomicMotoServer
 from tests.cli.conftest import QUEUES, Shell
 from tests.cli.test_local import RDQ, serving
 from tests.support import waiting
-from tests.support.canary import HEADER, MESSAGE, PAYLOAD, RESULT, ROOT, Outlets, found_in
+from tests.support.canary import (
+    HEADER,
+    MESSAGE,
+    PAYLOAD,
+    REFERENCE,
+    RESULT,
+    ROOT,
+    Outlets,
+    found_in,
+)
 from tests.support.engines import REGION, Engine
 from tests.support.processes import HANGS
 
@@ -113,6 +122,7 @@ def about_tasks(typed: Typed, rdq: Shell) -> None:
     typed("dlq redrive", "billing", dead, *edited, given=PAYLOAD.encode())
     typed("dlq redrive", "billing", "--all", "--dry-run")
     typed("dlq purge", "billing", other, "--yes", "--reason", "too old")
+    typed("task forget", "--target", REFERENCE, "--yes")
 
 
 def about_jobs(typed: Typed, rdq: Shell) -> None:

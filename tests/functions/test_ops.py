@@ -3,6 +3,7 @@ its problem.
 """
 
 import base64
+import hashlib
 import json
 import logging
 from typing import Any
@@ -76,7 +77,7 @@ def test_each_operation_of_the_design_is_there() -> None:
     assert set(OPERATIONS) >= {
         "status",
         *(f"dlq.{verb}" for verb in ("list", "groups", "redrive", "purge")),
-        *(f"task.{verb}" for verb in ("get", "list", "cancel")),
+        *(f"task.{verb}" for verb in ("get", "list", "cancel", "forget")),
         *(f"job.{verb}" for verb in ("list", "get", "cancel", "resume")),
         *(
             f"queue.{verb}"
@@ -191,6 +192,56 @@ def test_a_cancel_that_cannot_be_put_on_record_is_not_begun(
     assert ops.waiting([task_id]) == [task_id]
 
 
+def test_tasks_of_a_target_or_requester_are_forgotten_in_every_queue_and_status(ops: Ops) -> None:
+    ops.world.configure("email")
+    of_ann = [ops.world.submit(requested_by="ann", queue=queue) for queue in (QUEUE, "email")]
+    (dead,) = ops.fill(requested_by="ann")
+    about_17 = ops.world.submit(target="order:17")
+    other = ops.world.submit(requested_by="bob", target="order:18")
+
+    done = ops.ask("task.forget", requested_by="ann", reason="request 4711", principal="clerk")
+    assert done == {
+        "selected": 3,
+        "done": 3,
+        "skipped": 0,
+        "failed": 0,
+        "dry_run": False,
+        "job_id": None,
+    }
+    assert ops.ask("task.forget", target="order:17")["done"] == 1
+    assert [ops.store.get(each) for each in (*of_ann, dead, about_17)] == [None] * 4
+    assert ops.waiting([other]) == [other]
+    assert ops.ask("task.forget", requested_by="ann")["done"] == 0
+
+
+def test_a_forget_is_on_record_before_it_begins_and_without_the_name(ops: Ops) -> None:
+    ops.world.submit(requested_by="ann")
+    ops.ask("task.forget", requested_by="ann", reason="request 4711", principal="clerk")
+
+    end, intent = ops.ask("audit.list")["items"]
+    assert (intent["operation"], intent["queue"], intent["reason"], intent["principal"]) == (
+        "task.forget",
+        "*",
+        "request 4711",
+        "clerk",
+    )
+    assert intent["detail"] == {"requested_by_sha256": hashlib.sha256(b"ann").hexdigest()}
+    assert (end["operation_id"], end["phase"], end["detail"]["done"]) == (intent["id"], "done", 1)
+    assert "ann" not in json.dumps([intent, end])
+
+
+def test_a_forget_that_cannot_be_put_on_record_is_not_begun(
+    ops: Ops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise StoreFailed("no answer", may_have_happened=False)
+
+    task_id = ops.world.submit(target="order:17")
+    monkeypatch.setattr(ops.parts.audit, "append", refuses)
+    assert ops.problem("task.forget", target="order:17")["code"] == "task_store_failed"
+    assert ops.waiting([task_id]) == [task_id]
+
+
 def test_a_queue_is_configured_paused_and_resumed(ops: Ops) -> None:
     config = {"config_version": 1, "queues": {"email": {"retry": {"max_attempts": 3}}}}
     assert ops.ask("queue.check", config=config)["items"] == [{"queue": "email", "result": "valid"}]
@@ -299,6 +350,9 @@ def test_whoever_has_counted_them_already_needs_no_second_count(
         ({"op": "task.get"}, 400, "task_input_invalid"),
         ({"op": "task.cancel", "queue": QUEUE}, 400, "task_input_invalid"),
         ({"op": "task.cancel"}, 400, "task_input_invalid"),
+        ({"op": "task.forget"}, 400, "task_input_invalid"),
+        ({"op": "task.forget", "target": ""}, 400, "task_input_invalid"),
+        ({"op": "task.forget", "target": "a", "requested_by": "b"}, 400, "task_input_invalid"),
         ({"op": "task.cancel", "ids": [NOBODY] * 501}, 400, "task_input_invalid"),
         (
             {"op": "queue.apply", "config": {"config_version": 1, "queues": {"Ä": {}}}},

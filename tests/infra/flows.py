@@ -322,8 +322,8 @@ def an_operator_mends(company: Company) -> None:
     )
     company.ask("operator", op="dlq.purge", queue=QUEUE, ids=dead[3:], reason="it is over")
     company.ask("operator", op="task.cancel", ids=[dead[0], company.submit(concurrency_key="ann")])
+    company.ask("operator", op="task.forget", target="order:7", reason="request 4711")
     with company.watch.of("operator"):
-        company.rdq.forget(target="order:7")
         collect(company.store)
 
 
