@@ -135,7 +135,7 @@ class Removals:
     # -- reading -----------------------------------------------------------------------------------
 
     def _is_empty(self, stored: StoredQueue) -> bool:
-        """Whether no task waits, runs or is dead. Tasks that succeeded or were cancelled may remain,
+        """Whether no task waits, runs or is dead. Ones that succeeded or were cancelled may remain,
         until TTL removes them.
         """
         now = self._clock.now()

@@ -51,7 +51,7 @@ class CustomResource:
     def handle(
         self, event: Mapping[str, Any], remaining: timedelta | None = None
     ) -> dict[str, Any]:
-        """Carry out the event, and send CloudFormation the answer, which it returns. Never raises."""
+        """Carry out the event, and send CloudFormation the answer. Returns that; raises nothing."""
         change = _Change(self._parts, event)
         # In a thread, so that an answer is sent before Lambda ends the invocation: without one
         # CloudFormation waits for an hour.

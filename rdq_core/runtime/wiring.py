@@ -71,12 +71,12 @@ def connect(
     clock: Clock | None = None,
     sleeper: Sleeper | None = None,
 ) -> Parts:
-    """The parts on DynamoDB. Without arguments, on the environment's: AWS's own variables and the
-    four RDQ_*_TABLE ones, which have defaults on an engine of this machine.
+    """The parts of this process on DynamoDB.
 
-    `clock` is the machine's, kept right by DynamoDB's answers, unless another is given; `sleeper`
-    waits between tries, and for work. Raises Unavailable when a table's name or the region is
-    missing.
+    `client` and `tables` default to what the environment names: AWS's own variables and the four
+    RDQ_*_TABLE ones, which have defaults on a local engine. `clock` defaults to the machine's,
+    corrected by DynamoDB's answers; `sleeper` waits between tries, and for work. Raises Unavailable
+    when a table's name or the region is missing.
     """
     from rdq_core.runtime.environment import tables_in
     from rdq_core.stores.dynamodb.audit import DynamoAudit
@@ -133,8 +133,8 @@ def _lambda_invoker() -> Invoker:
 
 
 def lambda_client(read_timeout: float) -> Any:
-    """A Lambda client on the environment that sends each request once and waits so many seconds for
-    its answer.
+    """A Lambda client on the environment. It sends each request once, and waits `read_timeout`
+    seconds for the answer.
     """
     return _client("lambda", os.environ, read_timeout=read_timeout, tries=1)
 
@@ -169,7 +169,7 @@ def _client(
     config = Config(
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=read_timeout,
-        # A local engine that is down stays down, and what passes is sent again by the store itself.
+        # A local engine that is down stays down. The store itself repeats requests that failed.
         retries={"mode": "standard", "total_max_attempts": 1 if is_local(environ) else tries},
         max_pool_connections=_CONNECTIONS,
         # rdq builds its requests itself, from checked input; validating them again costs a tenth of
@@ -184,10 +184,7 @@ def _client(
         raise Unavailable(
             "no AWS region is set", hint="set AWS_REGION or AWS_DEFAULT_REGION"
         ) from None
-    except (
-        BotoCoreError,
-        ValueError,
-    ) as wrong:  # a profile that isn't there, an endpoint that is no URL
+    except (BotoCoreError, ValueError) as wrong:  # an unknown profile, or a malformed endpoint
         raise Unavailable(
             f"the AWS settings can't be used: {wrong}",
             hint="check AWS_PROFILE, AWS_ENDPOINT_URL and ~/.aws/config",

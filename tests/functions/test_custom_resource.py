@@ -281,13 +281,13 @@ def test_a_queue_that_is_gone_already_is_no_obstacle(
     stack.deploy(email=THREE)
 
     def gone(*_: object, **__: object) -> None:
-        raise QueueNotFound("somebody was faster")
+        raise QueueNotFound("deleted by another caller")
 
     monkeypatch.setattr(QueueEditor, "delete", gone)
     assert stack.send("Delete", stack.properties)["Status"] == "SUCCESS"
 
 
-def test_a_bug_is_answered_too_and_tells_nothing_private(
+def test_a_bug_is_answered_too_without_private_data(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:

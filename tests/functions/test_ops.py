@@ -260,7 +260,7 @@ def test_a_queue_is_configured_paused_and_resumed(ops: Ops) -> None:
     assert not ops.ask("queue.resume", queue="email")["paused"]
 
 
-def test_work_that_nobody_looks_at_is_told(ops: Ops) -> None:
+def test_work_that_no_host_serves_is_reported(ops: Ops) -> None:
     ops.world.submit()
     assert [each["unserved"] for each in ops.ask("status")["items"]] == [False]
     ops.clock.advance("6m")
@@ -282,7 +282,7 @@ def test_the_pace_is_the_queue_s_own_limit_unless_another_is_given(
     assert ops.ask("job.get", job_id=job_id)["order"]["rate"] == rate
 
 
-def test_whoever_has_counted_them_already_needs_no_second_count(
+def test_a_caller_that_gives_the_expected_number_needs_no_second_count(
     ops: Ops, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ops.parts.store, "dead", None)
@@ -391,7 +391,7 @@ def test_an_event_that_is_no_request_is_a_problem(ops: Ops, event: object) -> No
     assert ops.function.answer(event)["problem"]["status"] == 400
 
 
-def test_a_bug_tells_nothing_but_that_it_is_one(
+def test_a_bug_is_answered_without_its_details(
     ops: Ops, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object, **__: object) -> None:
@@ -405,7 +405,7 @@ def test_a_bug_tells_nothing_but_that_it_is_one(
     assert "a secret" not in caplog.text + json.dumps(problem)
 
 
-def test_a_storage_failure_is_told_as_that(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_failure_is_answered_as_such(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
     def silent(*_: object, **__: object) -> None:
         raise StoreFailed("no answer", may_have_happened=False)
 
@@ -429,7 +429,7 @@ def test_over_http_the_principal_is_the_one_that_iam_has_verified(ops: Ops) -> N
 @pytest.mark.parametrize(
     "function", ["rdq-ops", "url", "rdq-ops:live", "rdq-ops:curl", "rdq-ops:url:url"]
 )
-def test_who_sends_a_url_s_event_to_the_function_itself_is_whoever_they_say(
+def test_the_caller_in_a_url_event_sent_to_the_function_itself_is_not_verified(
     ops: Ops, function: str
 ) -> None:
     (task_id,) = ops.fill()
@@ -443,11 +443,11 @@ def test_without_a_context_nothing_is_vouched_for(ops: Ops) -> None:
     assert {(record.principal, record.verified) for record in ops.records()} == {(ARN, False)}
 
 
-def test_over_http_nobody_can_say_who_they_are(ops: Ops) -> None:
+def test_over_http_a_caller_can_not_name_itself(ops: Ops) -> None:
     assert ops.post({"op": "status", "principal": "the boss"})[0] == 400
 
 
-def test_without_iam_auth_nobody_is_let_in(ops: Ops) -> None:
+def test_without_iam_auth_every_call_is_forbidden(ops: Ops) -> None:
     for arn in (None, ""):
         status, _, problem = ops.post({"op": "status"}, arn=arn)
         assert (status, problem["code"]) == (403, "forbidden")
@@ -505,12 +505,12 @@ NOT_READ = (
 
 
 def changed(path: tuple[str, ...], value: object) -> Any:
-    told = event("function_url")
-    place = told
+    given = event("function_url")
+    place = given
     for name in path[:-1]:
         place = place[name]
     place[path[-1]] = value
-    return told
+    return given
 
 
 @pytest.mark.parametrize("path", READ, ids=".".join)

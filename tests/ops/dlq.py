@@ -1,5 +1,5 @@
-"""One queue's dead tasks, and what reads, changes and advances jobs about them: on stores in memory,
-or on tables whose requests a test disturbs.
+"""One queue's dead tasks with their readers, editors and jobs: on stores in memory, or on tables
+whose requests a test disturbs.
 """
 
 from collections.abc import Iterable

@@ -66,7 +66,7 @@ def test_times_of_death_are_bounds_that_include_themselves(dlq: Dlq) -> None:
         {"type": "*", "group": "v1:a"},
     ],
 )
-def test_a_selection_is_exactly_one_kind(given: dict[str, Any]) -> None:
+def test_a_selection_names_its_tasks_in_exactly_one_way(given: dict[str, Any]) -> None:
     with pytest.raises(InputInvalid, match="exactly one"):
         Selection(**given)
 
@@ -153,7 +153,7 @@ def test_a_storage_failure_is_counted_and_the_rest_goes_on(
     assert dlq.dead_ids() == [first]
 
 
-def test_named_tasks_are_treated_once_and_what_cannot_be_is_told(dlq: Dlq) -> None:
+def test_named_tasks_are_redriven_once_and_refusals_are_reported(dlq: Dlq) -> None:
     dead, waiting = dlq.fill()[0], dlq.world.submit()
 
     done = dlq.edits.redrive(QUEUE, [dead, dead.lower(), waiting, NOBODY])
@@ -249,7 +249,7 @@ def test_a_purge_is_priced_by_what_it_removes(dlq: Dlq) -> None:
     assert (seen.selected, seen.write_units) == (2, 2 * (5 + 1))
 
 
-def test_a_preview_tells_which_pins_are_gone() -> None:
+def test_a_preview_lists_pins_to_versions_that_no_longer_exist() -> None:
     target = {"function": "charge", "handler_version": "v3"}
     dlq = Dlq(World(handlers={"charge-card": target}))
     dlq.fill(2, handler_version="v2")

@@ -136,7 +136,7 @@ def test_a_job_that_is_killed_anywhere_is_finished_by_others_and_does_nothing_tw
 
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
-def test_whoever_takes_a_page_over_at_once_does_nothing_twice_either(order: Order) -> None:
+def test_a_host_that_takes_a_page_over_at_once_treats_no_task_twice(order: Order) -> None:
     for k, carried_out in deaths(order):
         scene = Scene()
         job = scene.dlq.start(order)
@@ -167,7 +167,7 @@ def test_a_job_that_is_cancelled_after_it_was_killed_counts_what_was_done_and_do
         assert job.done == DEAD + FOREIGN - len(left)
 
 
-def test_one_who_was_thought_dead_and_goes_on_does_nothing_twice() -> None:
+def test_a_host_that_was_taken_for_dead_and_continues_treats_no_task_twice() -> None:
     """The page is taken over in the middle of each of its holder's requests."""
     order = ORDERS["redrive"]
     for k, carried_out in deaths(order):

@@ -38,7 +38,7 @@ class Ticking:
         return self._clock.monotonic()
 
 
-def test_a_job_that_is_paused_under_the_hands_of_a_sweep_is_left_alone(
+def test_a_job_that_is_paused_while_a_sweep_advances_it_is_left_alone(
     dlq: Dlq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dlq.fill(6)

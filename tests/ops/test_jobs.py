@@ -133,7 +133,7 @@ def test_a_job_about_nothing_is_done_at_once(dlq: Dlq) -> None:
 @pytest.mark.parametrize(
     ("rate", "seconds"), [("2/s", 10), ("20/s", 1), ("60/m", 20), ("5/h", 4 * 3600)]
 )
-def test_the_pace_is_kept_whoever_advances_the_job(rate: str, seconds: int) -> None:
+def test_the_rate_is_kept_by_every_host_that_advances_the_job(rate: str, seconds: int) -> None:
     dlq = Dlq()
     dlq.fill(20)
     job, began = dlq.start(an_order(rate=rate)), dlq.clock.now()
@@ -267,7 +267,7 @@ def test_the_first_outcome_after_the_redrive_counts_and_not_what_came_of_a_retry
     assert dlq.finish(dlq.jobs().get(only(dlq))).state is JobState.STOPPED
 
 
-def test_a_canary_task_that_a_person_has_stopped_has_not_succeeded(dlq: Dlq) -> None:
+def test_a_canary_task_that_was_cancelled_has_not_succeeded(dlq: Dlq) -> None:
     first = watched(dlq, min_success=1.0)
     dlq.store.cancel(first[0], now=dlq.clock.now(), op_id="somebody else", expires_at=None)
 
@@ -352,7 +352,7 @@ def test_a_cancelled_job_leaves_the_rest(dlq: Dlq) -> None:
         dlq.jobs().pause(job.id)
 
 
-def test_a_job_that_is_cancelled_and_filed_under_an_empty_page_holds_nobody_up(
+def test_a_job_that_is_cancelled_and_archived_during_an_empty_page_blocks_no_host(
     dlq: Dlq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, others = dlq.parts.jobs, [dlq.jobs()]
@@ -374,7 +374,7 @@ def test_a_job_that_is_cancelled_and_filed_under_an_empty_page_holds_nobody_up(
     assert [job.state for job in dlq.jobs().list()] == [JobState.CANCELLED]
 
 
-def test_there_is_no_job_that_nobody_started(dlq: Dlq) -> None:
+def test_an_unknown_job_is_not_found(dlq: Dlq) -> None:
     with pytest.raises(TaskNotFound):
         dlq.jobs().get(NOBODY)
     with pytest.raises(InputInvalid):
@@ -444,7 +444,7 @@ def test_a_job_for_an_unknown_queue_begins_nothing(dlq: Dlq) -> None:
         ),
     ],
 )
-def test_an_order_survives_being_written_down(order: Order) -> None:
+def test_an_order_is_the_same_after_it_was_stored(order: Order) -> None:
     assert Order.from_plain(order.operation, order.to_plain()) == order
 
 
@@ -491,7 +491,7 @@ def test_who_cancels_a_job_is_on_record_too(dlq: Dlq) -> None:
     job = dlq.start()
     dlq.jobs().cancel(job.id, dlq.parts.auditor(ANN), reason="a mistake")
 
-    told = [(record.operation, record.phase, record.reason) for record in dlq.records()]
-    assert ("job.cancel", Phase.INTENT, "a mistake") in told
-    assert ("job.cancel", Phase.DONE, "a mistake") in told
-    assert ("dlq.redrive", Phase.DONE, None) in told
+    found = [(record.operation, record.phase, record.reason) for record in dlq.records()]
+    assert ("job.cancel", Phase.INTENT, "a mistake") in found
+    assert ("job.cancel", Phase.DONE, "a mistake") in found
+    assert ("dlq.redrive", Phase.DONE, None) in found

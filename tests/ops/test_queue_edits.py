@@ -112,7 +112,7 @@ def test_an_end_that_makes_no_sense_is_refused(operator: Operator, lasts: timede
 
 
 @pytest.mark.parametrize(
-    ("assignment", "told"),
+    ("assignment", "problem"),
     [
         (
             "retry.max_attempts=0",
@@ -128,12 +128,12 @@ def test_an_end_that_makes_no_sense_is_refused(operator: Operator, lasts: timede
     ],
 )
 def test_what_is_not_accepted_is_refused_by_path_value_and_what_would_be(
-    operator: Operator, assignment: str, told: str
+    operator: Operator, assignment: str, problem: str
 ) -> None:
     with pytest.raises(ConfigInvalid) as refused:
         operator.set(assignment)
 
-    assert told in str(refused.value)
+    assert problem in str(refused.value)
     assert attempts(operator) == 4
     assert len(operator.records("id")) == 2 * 2
 
@@ -254,7 +254,7 @@ def test_a_file_as_it_was_applied_is_no_difference(operator: Operator) -> None:
     ]
 
 
-def test_a_difference_is_told_key_by_key_and_changes_nothing(operator: Operator) -> None:
+def test_a_difference_is_listed_key_by_key_and_changes_nothing(operator: Operator) -> None:
     file = FILE.replace("owner: team-payments", "retry: {jitter: 0.5}").replace(
         "attempts: 4", "attempts: 5"
     )
@@ -275,7 +275,7 @@ def test_a_difference_is_told_key_by_key_and_changes_nothing(operator: Operator)
     assert operator.diff() == [{**each, "changes": []} for each in operator.diff()]
 
 
-def test_a_difference_tells_of_new_queues_and_of_overrides_that_would_be_suspended(
+def test_a_difference_lists_new_queues_and_overrides_that_would_be_suspended(
     operator: Operator,
 ) -> None:
     operator.set("execution.heartbeat=20s")
@@ -380,7 +380,7 @@ def test_applying_a_file_makes_a_deleted_queue_anew(operator: Operator) -> None:
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "delete", "clear"])
-def test_a_queue_that_is_not_configured_is_told_with_the_nearest_one(
+def test_a_queue_that_is_not_configured_is_refused_with_the_nearest_name(
     operator: Operator, verb: str
 ) -> None:
     with pytest.raises(QueueNotFound) as refused:

@@ -53,7 +53,7 @@ def test_queues_that_a_file_does_not_name_stay(operator: Operator) -> None:
     ]
 
 
-def test_a_queue_that_somebody_else_writes_meanwhile_is_told_and_the_others_are_applied(
+def test_a_queue_that_another_writer_changes_meanwhile_is_a_conflict_and_the_others_are_applied(
     operator: Operator,
 ) -> None:
     operator.apply()
@@ -85,7 +85,7 @@ def test_a_queue_that_somebody_else_writes_meanwhile_is_told_and_the_others_are_
     assert queues.settings("billing").owner == "them"
 
 
-def test_an_override_that_a_file_contradicts_is_told(operator: Operator) -> None:
+def test_an_override_that_a_file_contradicts_is_reported(operator: Operator) -> None:
     operator.apply()
     slow = Override(layer={"execution": {"heartbeat": "20s"}}, reason="slow disk")
     operator.queues.put_override("billing", slow, expected_revision=0)
@@ -144,7 +144,9 @@ def test_an_override_that_is_over_is_shown_as_not_in_force(operator: Operator) -
     assert operator.reader.get("billing")["override"]["in_force"] is False
 
 
-def test_a_queue_that_is_not_configured_is_told_with_the_nearest_one(operator: Operator) -> None:
+def test_a_queue_that_is_not_configured_is_refused_with_the_nearest_name(
+    operator: Operator,
+) -> None:
     operator.apply()
 
     for ask in (operator.reader.get, operator.reader.stats):
@@ -153,7 +155,7 @@ def test_a_queue_that_is_not_configured_is_told_with_the_nearest_one(operator: O
         assert refused.value.hint == "did you mean billing?"
 
 
-def test_the_list_is_by_name_and_tells_queues_apart(operator: Operator) -> None:
+def test_the_list_is_by_name_and_shows_how_queues_differ(operator: Operator) -> None:
     operator.apply()
 
     listed = operator.reader.list()

@@ -61,7 +61,7 @@ def test_what_is_no_part_of_an_id_is_refused(dlq: Dlq, text: str) -> None:
         ShortIds(dlq.parts).find(text)
 
 
-def test_ids_on_a_screen_are_as_short_as_they_can_be_told_apart() -> None:
+def test_ids_on_a_screen_are_as_short_as_they_stay_distinct() -> None:
     assert shortened([FIRST, SECOND]) == {FIRST: "AA00BEEF", SECOND: "AA00CAFE"}
     alike = [letter + FIRST[1:] for letter in "0123"]
     assert shortened(alike) == {each: each for each in alike}
