@@ -8,6 +8,7 @@ from rdq_core.domain.ids import encode_id
 from rdq_core.domain.times import to_millis
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.handlers.registry import Registry
+from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.stores.dynamodb.schema import DUE_INDEX, Attr
 from rdq_core.testing.embedded import on_tables
 
@@ -93,7 +94,7 @@ def sweep_of(client: Any, due: int) -> Behind:
         del payload
 
     registry.register("charge", charge)
-    sweeper = local.parts.sweeper(registry, serves=[QUEUE], worker="benchmark:1")
+    sweeper = build_sweeper(local.parts, registry, serves=[QUEUE], worker="benchmark:1")
     limits = SweepLimits(horizon=timedelta(0), linger=timedelta(0), max_tasks=CLAIMED)
     done = sweeper.sweep(limits).total.completed
     if done != CLAIMED:

@@ -1,10 +1,11 @@
-"""Operator requests, for people and programs that may invoke this function and not touch the
-tables. Handler `functions.ops.handler`.
+"""Operator requests, for callers that may invoke this function but have no access to the tables.
+Handler `functions.ops.handler`.
 
-Event: `{"op": "dlq.list", "queue": "billing", ...}` directly, the answer being the document, or
+Event: `{"op": "dlq.list", "queue": "billing", ...}` directly, the answer being the document or
 `{"problem": {...}}`; the same document as the body of a POST through a function URL with IAM auth;
-a CloudFormation custom resource that declares queues. Directly, `principal` names who asks: it goes
-on record as not verified. So does the caller of a URL, unless it is the URL of the alias `url`.
+or a CloudFormation custom resource that declares queues. Directly, `principal` names the caller,
+which the audit log has as not verified. So is the caller of a URL, unless it is the URL of the
+alias `url`.
 
 Environment: RDQ_TASKS_TABLE, RDQ_DLQ_TABLE, RDQ_CONTROL_TABLE, RDQ_AUDIT_TABLE; RDQ_BODY_BUCKET
 where payloads may be large.
@@ -24,6 +25,6 @@ _function = OpsFunction(_host.parts)
 
 
 def handler(event: Any, context: Any) -> Any:
-    """Answer an operator, or CloudFormation."""
+    """Answer an operator or CloudFormation."""
     with _host.invocation():
         return _function.answer(event, context)

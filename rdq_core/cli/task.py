@@ -1,4 +1,4 @@
-"""`rdq task`: one task with its whole history; what waits and runs; stopping it."""
+"""`rdq task`: show tasks, cancel them, and forget all of a target or requester."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
@@ -10,10 +10,11 @@ from rdq_core.cli.attempts import tell_attempts
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import Asking, Document
 from rdq_core.cli.examples import examples
+from rdq_core.cli.failures import Misuse
 from rdq_core.cli.ids import shortened, whole_id, whole_ids
 from rdq_core.cli.mutations import ended, left, refusal
 from rdq_core.cli.payloads import payload_text
-from rdq_core.cli.queue_edits import Reason, confirmed
+from rdq_core.cli.queue_edits import Reason, can_ask, confirmed
 from rdq_core.cli.screen import Screen, ago, counted, size
 from rdq_core.domain.times import parse_time
 from rdq_core.errors import TaskConflict
@@ -189,6 +190,49 @@ def cancel(
     done = _summed(ask, {**chosen, "reason": reason}, dry_run=dry_run)
     screen.show(_shape(done), lambda: _tell_cancelled(screen, f"rdq status {queue}", done))
     return ended(done, as_json=not screen.is_for_people)
+
+
+@command(
+    app,
+    "forget",
+    asks=True,
+    epilog=examples(
+        "rdq task forget --requested-by ann@example.com --reason 'request 4711'",
+        "rdq task forget --target order:17 --reason 'test data' --yes",
+    ),
+)
+def forget(
+    screen: Screen,
+    *,
+    target: Annotated[
+        str | None, typer.Option("--target", help="What the tasks are about, such as order:17.")
+    ] = None,
+    requested_by: Annotated[
+        str | None, typer.Option("--requested-by", help="Or who asked for them.")
+    ] = None,
+    reason: Reason = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+) -> None:
+    """Remove every task of a target or requester, with payload, history and result.
+
+    In any status and in every queue. It asks first; without a terminal it needs --yes. The audit
+    log gets the reason and the SHA-256 of the target or requester: keep names out of the reason.
+    """
+    ask = Asking(screen)
+    request = {"target": target, "requested_by": requested_by}
+    if not yes and (target is None) != (requested_by is None):
+        whose = "this target" if requested_by is None else "this requester"
+        if not can_ask(screen):
+            problem = f"this would remove every task of {whose} for good, and there is no terminal"
+            raise Misuse(problem, hint="add --yes")
+        confirmed(screen, f"remove every task of {whose} for good?")
+    done = ask("task.forget", **request, reason=reason)
+    screen.show(_shape(done), lambda: _tell_forgotten(screen, done))
+
+
+def _tell_forgotten(screen: Screen, done: Mapping[str, Any]) -> None:
+    screen.line(f"{counted(done['done'], 'task')} removed")
+    screen.next("rdq status")
 
 
 def _by_ids(

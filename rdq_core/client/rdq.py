@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
-from rdq_core.domain import ids, limits
+from rdq_core.domain import ids
 from rdq_core.domain.lifecycle import not_tried
-from rdq_core.domain.references import Reference, ReferenceKind
+from rdq_core.domain.references import reference_to
 from rdq_core.domain.task import Task
 from rdq_core.engine.ports import Submission
 from rdq_core.engine.prepared import Prepared
@@ -210,12 +210,8 @@ class Rdq:
         or more, because clocks may differ. After StoreFailed call it again: it continues where it
         stopped.
         """
-        given = [(ReferenceKind.TARGET, target), (ReferenceKind.REQUESTED_BY, requested_by)]
-        match [(kind, value) for kind, value in given if value is not None]:
-            case [(kind, value)]:
-                reference = Reference(kind, limits.check_text(kind, value))
-                return self._parts.store.forget(reference, now=self._parts.clock.now())
-        raise InputInvalid("target", "give a target or a requested_by")
+        reference = reference_to(target=target, requested_by=requested_by)
+        return self._parts.store.forget(reference, now=self._parts.clock.now())
 
     def on_error(self, listener: Callable[[BaseException], object]) -> None:
         """Call `listener` with every error that has no task to be stored on, such as a failing

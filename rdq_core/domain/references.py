@@ -15,8 +15,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from rdq_core.domain.limits import check_text
 from rdq_core.domain.task import Task
-from rdq_core.errors import TaskConflict
+from rdq_core.errors import InputInvalid, TaskConflict
 
 GRACE: Final = timedelta(seconds=2)
 """How far synchronised clocks may be apart. A task submitted within this time after a forget is
@@ -49,6 +50,15 @@ class Reference:
         forgotten.
         """
         return hashlib.sha256(f"{self.kind}:{self.value}".encode()).hexdigest()[:32]
+
+
+def reference_to(*, target: str | None, requested_by: str | None) -> Reference:
+    """The one that is given. Raises InputInvalid unless exactly one is, as text within limits."""
+    given = [(ReferenceKind.TARGET, target), (ReferenceKind.REQUESTED_BY, requested_by)]
+    match [(kind, value) for kind, value in given if value is not None]:
+        case [(kind, value)]:
+            return Reference(kind, check_text(kind, value))
+    raise InputInvalid("target", "give a target or a requested_by")
 
 
 def references_of(task: Task) -> Iterator[Reference]:

@@ -1,12 +1,10 @@
-"""Ends the deletion of queues: an empty one becomes a tombstone, and one in which a task turns up
-is opened again.
+"""Completes deletions of queues: an empty one becomes a tombstone, and one that turns out to hold a
+task is deleted anew.
 
-    deleting ── six minutes ── empty ── a second ── empty ──► tombstone
-        ▲                                                        │ a task turns up: reported
-        └────────────────────────────────────────────────────────┘
+    deleting ── 6 min ── empty ── 1 s ── empty ──► tombstone ── a task ──► deleting, and an error
 
-A submit prepared before the deletion began may still commit within the six minutes. The index lags
-the table, so a queue is read twice, and tombstones are looked at again later.
+A submit that was prepared before the deletion began may still commit within six minutes. The index
+lags the table, hence the second check after a second, and the checks of the tombstone afterwards.
 """
 
 import threading
@@ -20,20 +18,23 @@ from rdq_core.engine.ports import Clock, ErrorSink, QueueStore, Sleeper, TaskSto
 from rdq_core.errors import ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed, Unavailable
 
 REFUSES_FOR: Final = timedelta(minutes=6)
-"""How long a queue refuses submits before it is read: by then every submitter's cached
-configuration, and what it prepared with it, has expired.
+"""How long a queue refuses submits before its first check: a submitter's cached configuration, and
+what it prepared with it, expire before that.
 """
-BETWEEN_READINGS: Final = timedelta(seconds=1)
+BETWEEN_CHECKS: Final = timedelta(seconds=1)
 
-_LOOKS_AGAIN: Final = timedelta(minutes=1)
-_WATCHED_CLOSELY: Final = timedelta(days=1)
-_WATCHED_LATER: Final = timedelta(days=1)
+_CHECKED_EVERY: Final = timedelta(minutes=1)
+_OLD_AFTER: Final = timedelta(days=1)
+"""The age from which a tombstone is checked once in `_OLD_CHECKED_EVERY`."""
+_OLD_CHECKED_EVERY: Final = timedelta(days=1)
 _AHEAD: Final = timedelta(days=400)
 _PAGE: Final = 100
 
 
 class Removals:
-    """Ends deletions. Every host may; of several that would look at the same time one does."""
+    """Completes deletions. Every host does; of several that are about to check a queue at the same
+    time, one does.
+    """
 
     def __init__(
         self,
@@ -52,16 +53,18 @@ class Removals:
         self._found_empty: dict[tuple[str, datetime | None], datetime] = {}
 
     def run(self) -> None:
-        """Look at every leaving queue whose time has come. Errors are reported and stop nothing."""
+        """Check every queue that is due. Failures are reported and stop nothing: the next run tries
+        again.
+        """
         for stored in self._leaving():
             try:
-                self._look(stored)
+                self._check(stored)
             except (CorruptItem, ConfigInvalid, QueueNotFound, StoreFailed, Unavailable) as error:
                 self._on_error(error, where=f"deletion of queue {stored.queue}")
 
     def finish(self, stored: StoredQueue, sleeper: Sleeper) -> bool:
-        """End a deletion now, if its time has come and two readings find no task. Whether it has
-        ended.
+        """Complete a deletion now, if it is due and two checks find the queue empty. Whether it is
+        complete.
         """
         if (
             stored.is_deleted
@@ -71,22 +74,24 @@ class Removals:
             return stored.is_deleted
         if not self._is_empty(stored):
             return False
-        sleeper.wait(threading.Event(), BETWEEN_READINGS / timedelta(seconds=1))
+        sleeper.wait(threading.Event(), BETWEEN_CHECKS / timedelta(seconds=1))
         return self._is_empty(stored) and self._end(stored)
 
     def _leaving(self) -> Iterator[StoredQueue]:
         try:
             stored = self._queues.all_stored()
-        except (StoreFailed, Unavailable):  # the sweep reports that it can't read a configuration
-            return
+        except (StoreFailed, Unavailable):
+            return  # The sweep reports a configuration that it can't read.
         yield from (queue for queue in stored.values() if queue.is_leaving)
 
-    def _look(self, stored: StoredQueue) -> None:
-        reading = (stored.queue, stored.deleting_at)
-        is_second = reading in self._found_empty
-        if not self._is_due(stored, self._found_empty.get(reading)):
+    def _check(self, stored: StoredQueue) -> None:
+        deletion = (stored.queue, stored.deleting_at)
+        is_second = deletion in self._found_empty
+        if not self._is_due(stored, self._found_empty.get(deletion)):
             return
-        self._found_empty.pop(reading, None)
+        self._found_empty.pop(deletion, None)
+        # A first check is this host's only if it records it before others do. The second follows
+        # within a second on the same host, so it needs no record of its own.
         if not is_second and not self._queues.note_look(stored, now=self._clock.now()):
             return
         is_empty = self._is_empty(stored)
@@ -95,19 +100,20 @@ class Removals:
         elif is_empty and not stored.is_deleted and is_second:
             self._end(stored)
         elif is_empty and not stored.is_deleted:
-            self._found_empty[reading] = self._clock.now()
+            self._found_empty[deletion] = self._clock.now()
 
     def _is_due(self, stored: StoredQueue, found_empty: datetime | None) -> bool:
         now, looked_at = self._clock.now(), stored.looked_at
         if stored.deleted_at is not None:
-            every = _LOOKS_AGAIN if now - stored.deleted_at < _WATCHED_CLOSELY else _WATCHED_LATER
+            is_old = now - stored.deleted_at >= _OLD_AFTER
+            every = _OLD_CHECKED_EVERY if is_old else _CHECKED_EVERY
             return now >= (looked_at or stored.deleted_at) + every
         if found_empty is not None:
-            return now >= found_empty + BETWEEN_READINGS
+            return now >= found_empty + BETWEEN_CHECKS
         refused_long_enough = (
             stored.deleting_at is not None and now >= stored.deleting_at + REFUSES_FOR
         )
-        return refused_long_enough and (looked_at is None or now >= looked_at + _LOOKS_AGAIN)
+        return refused_long_enough and (looked_at is None or now >= looked_at + _CHECKED_EVERY)
 
     def _end(self, stored: StoredQueue) -> bool:
         with self._auditor.recorded("queue.delete.end", stored.queue) as result:
@@ -121,18 +127,16 @@ class Removals:
         ) as result:
             result["reopened"] = self._queues.reopen(stored, now=self._clock.now())
         problem = QueueNotFound(
-            f"queue {stored.queue} was deleted, and a task was found in it:"
-            " it is being deleted again",
-            hint="a host still had old configuration, or its clock is wrong;"
-            " the task is run as before",
+            f"queue {stored.queue} was deleted, and a task was found in it: it is deleted again",
+            hint="a host had old configuration or a wrong clock; the task runs as before",
         )
         self._on_error(problem, where=f"deletion of queue {stored.queue}")
 
     # -- reading -----------------------------------------------------------------------------------
 
     def _is_empty(self, stored: StoredQueue) -> bool:
-        """Whether no task waits, runs or is dead. Succeeded and cancelled tasks may remain: TTL
-        removes them.
+        """Whether no task waits, runs or is dead. Ones that succeeded or were cancelled may remain,
+        until TTL removes them.
         """
         now = self._clock.now()
         until = now + _AHEAD

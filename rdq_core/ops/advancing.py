@@ -1,11 +1,10 @@
-"""What advances a bulk operation, page by page: a command line, a sweep or the ops function,
-whoever has time.
+"""Advances jobs page by page. Command lines, sweeps and the ops function all do, side by side.
 
-    write the page down ──► redrive or purge each ──► count, keep the cursor, say when the next page is due
+    store the page ──► redrive or purge each task ──► store counts, cursor and the next page's time
 
-The invariant: killed at any point, a job goes on without doing anything twice or leaving anything
+The invariant: killed at any point, a job continues without treating a task twice or leaving one
 out. Each task that is sent back bears the job's id, each write requires the death that was seen,
-and a page that somebody else began is looked through task by task.
+and of a page that another host began each task is checked before it is treated.
 """
 
 import math
@@ -17,92 +16,76 @@ from typing import Any, Final
 from rdq_core.domain.attempt import Outcome
 from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.job import Job, JobState, Seen
-from rdq_core.engine.ports import AuditLog, Clock, IdSource, JobStore, TaskStore
-from rdq_core.engine.redrive import Redriver
 from rdq_core.errors import CorruptItem, QueueNotFound, RdqError, TaskConflict, TaskNotFound
 from rdq_core.ops.job_steps import Treated, after_page, page_size, record_of
 from rdq_core.ops.orders import Operation, Order
+from rdq_core.ops.parts import OperatorParts
 
 HELD_FOR: Final = timedelta(seconds=30)
-"""How long a page is left to whoever began it."""
+"""How long a page is left to the host that began it."""
 
-_LOOKS_AT_CANARY_EVERY: Final = timedelta(seconds=1)
+_CHECKS_CANARY_EVERY: Final = timedelta(seconds=1)
 _READS_AT_ONCE: Final = 100
 _MOST_READ: Final = 2_000
 _ROUNDING: Final = 1e-9
-"""Of floats: 0.07 of a hundred are seven, not a bit more."""
+"""Of floats: 0.07 * 100 is a little more than 7, and must not round up to 8."""
 
 
 class Advancer:
-    """Takes open jobs on. Any number of them may, at the same time and on different machines.
-
-    It treats `at_once` tasks of a page side by side.
+    """Advances open jobs, `at_once` tasks of a page side by side. Any number of hosts may do so at
+    the same time.
     """
 
-    def __init__(
-        self,
-        jobs: JobStore,
-        store: TaskStore,
-        redriver: Redriver,
-        audit: AuditLog,
-        *,
-        clock: Clock,
-        ids: IdSource,
-        at_once: int = 1,
-    ) -> None:
-        self._jobs = jobs
-        self._store = store
-        self._redriver = redriver
-        self._audit = audit
-        self._clock = clock
-        self._ids = ids
+    def __init__(self, parts: OperatorParts, *, at_once: int) -> None:
+        self._jobs = parts.jobs
+        self._store = parts.store
+        self._redriver = parts.redriver()
+        self._audit = parts.audit
+        self._clock = parts.clock
+        self._ids = parts.ids
         self._at_once = at_once
 
     def advance(self, job: Job, *, take_over: bool = False) -> Job:
-        """One step of a job whose time has come: a page, or a look at its canary. The job as it is
-        then.
+        """One step of a job that is due: a page, or a check of its canary. Returns the job as it is
+        stored afterwards.
 
-        With `take_over` a page is not left to whoever began it, which is safe at any time. Raises
-        StoreFailed and Unavailable: the page that is under way then is repeated by whoever comes
-        next.
+        With `take_over` a page is not left to the host that began it, which is safe at any time.
+        Raises StoreFailed and Unavailable: the next call repeats the page that was under way.
         """
         now = self._clock.now()
         if job.page and job.is_held(now) and not take_over:
             return job
         if job.state.is_over:
-            return self._filed(self._settled(job) if job.page else job)
+            return self._archived(self._settled(job) if job.page else job)
         if not job.page and (job.state is JobState.PAUSED or job.due_at > now):
             return job
         try:
-            return self._stepped(job)
-        except QueueNotFound as gone:
-            return self._ended(self._present(job), JobState.STOPPED, gone.message)
+            return self._step(job)
+        except QueueNotFound as error:
+            return self._ended(self._stored(job), JobState.STOPPED, error.message)
 
-    def _stepped(self, job: Job) -> Job:
+    def _step(self, job: Job) -> Job:
         order = Order.from_plain(job.operation, job.order)
         if job.page:
-            held = self._in_our_hands(job)
-            return (
-                self._worked_off(held, order, {})
-                if self._jobs.replace(job, held)
-                else self._present(job)
-            )
+            # Another host began the page: what it has done of it is found out task by task.
+            held = self._held(job)
+            if not self._jobs.replace(job, held):
+                return self._stored(job)
+            return self._worked_off(held, order, {})
         if job.judged_by is not None and order.canary is not None:
             return self._judged(job, order.canary.min_success, job.judged_by)
         return self._next_page(job, order)
 
-    def _in_our_hands(self, job: Job, **fields: Any) -> Job:
+    def _held(self, job: Job, **fields: Any) -> Job:
         return job.changed(
             holder=self._ids.nonce(), held_until=self._clock.now() + HELD_FOR, **fields
         )
 
-    def _put(self, seen: Job, job: Job) -> Job:
-        """The job as it is stored then: as we would have it, or as somebody else has made it in the
-        meantime.
-        """
-        return job if self._jobs.replace(seen, job) else self._present(seen)
+    def _replaced(self, seen: Job, job: Job) -> Job:
+        """The job as it is stored afterwards: `job`, or another host's version of `seen`."""
+        return job if self._jobs.replace(seen, job) else self._stored(seen)
 
-    def _present(self, job: Job) -> Job:
+    def _stored(self, job: Job) -> Job:
         return self._jobs.get(job.id) or job
 
     # -- one page ----------------------------------------------------------------------------------
@@ -112,36 +95,37 @@ class Advancer:
         page = tuple(
             Seen(task_id=e.task_id, dead_at=e.dead_at, attempts=e.attempts) for e in entries
         )
-        begun = self._in_our_hands(job, page=page, cursor=cursor, reads_on=reads_on)
+        begun = self._held(job, page=page, cursor=cursor, reads_on=reads_on)
+        # Stored before the first task is treated: whichever host continues knows what may be done.
         if not self._jobs.replace(job, begun):
-            return self._present(job)
+            return self._stored(job)
         return self._worked_off(begun, order, {entry.task_id: entry for entry in entries})
 
     def _read(self, job: Job, order: Order) -> tuple[list[DeadEntry], Any, bool]:
-        """The next entries that are meant, where to go on, and whether there may be more. Reads so
-        much and no more.
+        """The next selected entries, the cursor to go on with, and whether there may be more. Reads
+        2,000 entries at most, so that a page takes a bounded time.
         """
-        found: list[DeadEntry] = []
+        selected: list[DeadEntry] = []
         cursor, most, budget = job.cursor, page_size(job, order), _MOST_READ
-        while job.reads_on and len(found) < most and budget > 0:
+        while job.reads_on and len(selected) < most and budget > 0:
             # Never more than still fit, so that the cursor stands right behind the last entry of
-            # the page.
+            # the page: the next page begins there.
             page = self._store.dead(
-                job.queue, limit=min(most - len(found), _READS_AT_ONCE), after=cursor
+                job.queue, limit=min(most - len(selected), _READS_AT_ONCE), after=cursor
             )
             budget -= _READS_AT_ONCE
-            found += [
+            selected += [
                 each
                 for each in page.items
-                if each.dead_at <= job.cutoff and order.selection.filters.admit(each)
+                if each.dead_at <= job.cutoff and order.selection.admits(each)
             ]
             if page.next is None or any(each.dead_at > job.cutoff for each in page.items):
-                return found, page.next, False
+                return selected, page.next, False
             cursor = page.next
-        return found, cursor, job.reads_on
+        return selected, cursor, job.reads_on
 
     def _worked_off(self, job: Job, order: Order, entries: Mapping[str, DeadEntry]) -> Job:
-        """Treat each task of the page, and count it. Of a page that somebody else began there are
+        """Treat each task of the page, and count them. Of a page that another host began there are
         no `entries`.
         """
         began = self._clock.now()
@@ -150,20 +134,23 @@ class Advancer:
             job.page,
         )
         seen = job
-        while seen.holder == job.holder:  # else somebody has taken the page over, and counts it
+        # A different holder means that another host has taken the page over, and counts it.
+        while seen.holder == job.holder:
             ended = after_page(seen, order, treated, began=began, now=self._clock.now())
             if self._jobs.replace(seen, ended):
-                return self._filed(ended) if ended.state.is_over else ended
-            before, seen = seen, self._present(job)  # a person has paused or cancelled it meanwhile
+                return self._archived(ended) if ended.state.is_over else ended
+            # An operator has paused or cancelled it meanwhile. If it is unchanged, another host has
+            # archived it, and no write to it succeeds any more.
+            before, seen = seen, self._stored(job)
             if seen == before:
-                break  # and somebody has filed it: nothing changes it any more
+                break
         return seen
 
     def _side_by_side(
         self, treat: Callable[[Seen], Treated], page: Sequence[Seen]
     ) -> list[Treated]:
-        """Each task's outcome, in their order. When storage fails for one, those that haven't begun
-        are left alone.
+        """Treats the tasks; the results in their order. When storage fails for one, those that
+        haven't begun are left alone.
         """
         pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="rdq-job")
         try:
@@ -174,8 +161,8 @@ class Advancer:
     def _treat(
         self, job: Job, order: Order, seen: Seen, entry: DeadEntry | None
     ) -> RdqError | None:
-        """Why a task was left as it is; None when what was asked for is done, by us or by whoever
-        began the page.
+        """Why a task was left as it is; None when the operation was applied to it, here or by the
+        host that began the page.
         """
         is_ours = entry is not None
         try:
@@ -201,43 +188,45 @@ class Advancer:
             self._redriver.redrive(entry, order.edit, op_id=job.id, force=order.force)
 
     def _is_done(self, job: Job, order: Order, seen: Seen) -> bool:
-        """Whether whoever began the page has treated the task."""
+        """Whether the host that began the page has treated the task."""
         if order.operation is Operation.PURGE:
             return self._store.get(seen.task_id) is None
         return self._store.bears_mark(seen.task_id, job.id)
 
     def _settled(self, job: Job) -> Job:
-        """A page that was left behind when the job ended: what was done of it is counted, and
-        nothing more is done.
+        """Counts what was done of a page that was under way when the job ended. The other tasks of
+        the page are left alone.
         """
         order = Order.from_plain(job.operation, job.order)
         treated = [Treated(seen, None) for seen in job.page if self._is_done(job, order, seen)]
         now = self._clock.now()
-        return self._put(job, after_page(job, order, treated, began=now, now=now))
+        return self._replaced(job, after_page(job, order, treated, began=now, now=now))
 
     # -- canary ------------------------------------------------------------------------------------
 
     def _judged(self, job: Job, min_success: float, until: datetime) -> Job:
-        verdicts = [self._succeeded(seen) for seen in job.canary]
-        wanted = math.ceil(min_success * len(verdicts) - _ROUNDING)
-        good = sum(verdict is True for verdict in verdicts)
-        is_late = self._clock.now() >= until
-        unended = sum(verdict is None for verdict in verdicts)
-        hopeless = good + (0 if is_late else unended) < wanted
-        if hopeless:
-            told = f"{good} of the first {len(verdicts)} succeeded, and {wanted} were to"
-            if is_late and unended:
-                told += f"; {unended} had not run when the time was up"
-            return self._ended(job, JobState.STOPPED, told)
+        results = [self._succeeded(seen) for seen in job.canary]
+        required = math.ceil(min_success * len(results) - _ROUNDING)
+        good = sum(result is True for result in results)
+        unfinished = sum(result is None for result in results)
         now = self._clock.now()
-        if good < wanted:
-            return self._put(job, job.changed(due_at=now + _LOOKS_AT_CANARY_EVERY))
+        is_late = now >= until
+        can_succeed = good + (0 if is_late else unfinished) >= required
+        if not can_succeed:
+            note = f"{good} of the first {len(results)} succeeded, and {required} were required"
+            if is_late and unfinished:
+                note += f"; {unfinished} had not run in time"
+            return self._ended(job, JobState.STOPPED, note)
+        if good < required:
+            return self._replaced(job, job.changed(due_at=now + _CHECKS_CANARY_EVERY))
         if not job.reads_on:
             return self._ended(job, JobState.DONE)
-        return self._put(job, job.changed(is_proved=True, judged_by=None, due_at=now))
+        return self._replaced(job, job.changed(is_proved=True, judged_by=None, due_at=now))
 
     def _succeeded(self, seen: Seen) -> bool | None:
-        """How a task's first attempt after it was sent back ended; None while there is none."""
+        """Whether a task's first attempt after it was sent back succeeded; None while it has not
+        ended.
+        """
         task = self._store.get(seen.task_id)
         if task is None:
             return False
@@ -250,11 +239,13 @@ class Advancer:
 
     def _ended(self, job: Job, state: JobState, note: str | None = None) -> Job:
         over = job.changed(state=state, ended_at=self._clock.now(), note=note)
-        return self._filed(over) if self._jobs.replace(job, over) else self._present(job)
+        return self._archived(over) if self._jobs.replace(job, over) else self._stored(job)
 
-    def _filed(self, job: Job) -> Job:
-        """On the audit log, then away from the open jobs. Whoever repeats it writes the same record
-        again.
+    def _archived(self, job: Job) -> Job:
+        """Moves a job from the open ones to the ended ones, after the audit record of its end.
+
+        The record is first: killed in between, the job is still open, and the next host writes the
+        same record again, which changes nothing.
         """
         if job.page:
             return job

@@ -1,8 +1,7 @@
-"""Page cursors: opaque text that says where a list goes on, good for the query that it came from
-only.
+"""Page cursors: opaque text that says where a list goes on, valid for the query that it came from.
 
-The invariant: what isn't signed with this installation's key is not looked at, so nobody can make
-one up.
+The invariant: nothing is read of a cursor that isn't signed with this installation's key, so no
+caller can make one up.
 """
 
 import base64
@@ -25,9 +24,9 @@ _SIGNATURE_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a list goes on: the store's handle of the last item returned, and when its first page
-    was made.
+class Position:
+    """Where a list goes on: the store's handle of the last item returned, and the time of its first
+    page.
     """
 
     handle: Any
@@ -44,31 +43,31 @@ class Cursors:
         """The cursor for a store's handle, which is JSON data; None when there is no next page."""
         if handle is None:
             return None
-        told = json.dumps(
+        content = json.dumps(
             [_VERSION, query, to_millis(as_of), handle], separators=(",", ":")
         ).encode()
-        return base64.urlsafe_b64encode(self._signature(told) + told).decode().rstrip("=")
+        return base64.urlsafe_b64encode(self._signature(content) + content).decode().rstrip("=")
 
-    def read(self, cursor: str | None, *, query: str) -> Place | None:
-        """The place again; None for no cursor. StaleCursor for one that isn't ours, or is another
-        query's.
+    def read(self, cursor: str | None, *, query: str) -> Position | None:
+        """The position in a cursor; None for no cursor. Raises StaleCursor for one that isn't ours,
+        or is another query's.
         """
         if cursor is None:
             return None
         raw = _decoded(cursor)
-        signature, told = raw[:_SIGNATURE_BYTES], raw[_SIGNATURE_BYTES:]
-        if not hmac.compare_digest(signature, self._signature(told)):
+        signature, content = raw[:_SIGNATURE_BYTES], raw[_SIGNATURE_BYTES:]
+        if not hmac.compare_digest(signature, self._signature(content)):
             raise _stale("can't be read")
-        version, of_query, as_of, handle = json.loads(told)
+        version, of_query, as_of, handle = json.loads(content)
         if version != _VERSION or of_query != query:
             raise _stale(
                 "is another query's",
                 "it goes with the conditions of its list, times to the same moment",
             )
-        return Place(handle, from_millis(as_of))
+        return Position(handle, from_millis(as_of))
 
-    def _signature(self, told: bytes) -> bytes:
-        return hmac.digest(self._key.key(), told, "sha256")[:_SIGNATURE_BYTES]
+    def _signature(self, content: bytes) -> bytes:
+        return hmac.digest(self._key.key(), content, "sha256")[:_SIGNATURE_BYTES]
 
 
 def query_of(*parts: object) -> str:

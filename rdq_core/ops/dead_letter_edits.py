@@ -1,7 +1,7 @@
-"""What operators do to dead tasks: send some back, or remove them, at once; or leave many to a job.
+"""Redrives and purges of dead tasks: named ones at once, the others by a job.
 
-The invariant: nothing is selected by accident, an entry that died again while a request was under
-way is left for the next one, and each request is on the audit log before its first write.
+The invariant: a task that died again during a request is left for the next one, and each request is
+on the audit log before its first write.
 """
 
 import hashlib
@@ -14,43 +14,32 @@ from rdq_core.domain.job import Job
 from rdq_core.domain.lifecycle import NO_EDIT, Edit
 from rdq_core.domain.task import Task
 from rdq_core.engine.auditor import Auditor
-from rdq_core.engine.ports import Clock, IdSource, QueueSource, TaskStore
-from rdq_core.engine.redrive import Redriver
 from rdq_core.errors import TaskConflict, TaskNotFound
 from rdq_core.ops.dead_letters import entries_of
-from rdq_core.ops.jobs import SETTLES_WITHIN, Jobs
+from rdq_core.ops.job_control import SETTLES_WITHIN, JobControl
 from rdq_core.ops.mutation import REFUSALS, Mutation
 from rdq_core.ops.orders import Operation, Order, check_edit, check_order
+from rdq_core.ops.parts import OperatorParts
 from rdq_core.ops.preview import Preview, preview
 from rdq_core.ops.selection import named
 
 
 class DeadLetterEditor:
-    """Requests that change dead tasks, by the principal of the `auditor`."""
+    """Changes dead tasks for the principal of the `auditor`."""
 
-    def __init__(
-        self,
-        store: TaskStore,
-        queues: QueueSource,
-        redriver: Redriver,
-        jobs: Jobs,
-        auditor: Auditor,
-        *,
-        clock: Clock,
-        ids: IdSource,
-    ) -> None:
-        self._store = store
-        self._queues = queues
-        self._redriver = redriver
-        self._jobs = jobs
+    def __init__(self, parts: OperatorParts, auditor: Auditor) -> None:
+        self._store = parts.store
+        self._queues = parts.queues
+        self._redriver = parts.redriver()
+        self._jobs = JobControl(parts)
         self._auditor = auditor
-        self._clock = clock
-        self._ids = ids
+        self._clock = parts.clock
+        self._ids = parts.ids
 
-    # -- many --------------------------------------------------------------------------------------
+    # -- by a job ----------------------------------------------------------------------------------
 
     def preview(self, queue: str, order: Order) -> Preview:
-        """What a job would touch at this moment, and what it would cost; nothing is changed.
+        """The number of tasks that a job would change now, and its price. Nothing is changed.
 
         Raises QueueNotFound, InputInvalid for an order that doesn't fit, and TaskNotFound for a
         group of which none is dead.
@@ -58,21 +47,21 @@ class DeadLetterEditor:
         settings = self._queues.settings(queue)
         check_order(order, settings)
         cutoff = self._clock.now() - SETTLES_WITHIN
-        found = preview(entries_of(self._store, queue), order, settings, cutoff=cutoff)
-        group = order.selection.filters.group
-        if group is not None and not found.selected + found.young:
+        seen = preview(entries_of(self._store, queue), order, settings, cutoff=cutoff)
+        group = order.selection.group
+        if group is not None and not seen.selected + seen.young:
             raise TaskNotFound(
                 f"no dead task of {queue} is of group {group}", hint=f"rdq dlq groups {queue}"
             )
-        return found
+        return seen
 
     def start(
         self, queue: str, order: Order, *, reason: str | None = None, expected: int | None = None
     ) -> Job:
-        """Write a job down, for anybody to advance. Raises as `Jobs.start` does."""
+        """Store a job, which any host may then advance. Raises as `JobControl.start` does."""
         return self._jobs.start(queue, order, self._auditor, reason=reason, expected=expected)
 
-    # -- some, by their ids ------------------------------------------------------------------------
+    # -- by ids ------------------------------------------------------------------------
 
     def redrive(
         self,
@@ -84,7 +73,7 @@ class DeadLetterEditor:
         reason: str | None = None,
         dry_run: bool = False,
     ) -> Mutation:
-        """Send these tasks back: due now, with a full budget. `dry_run` counts them and changes
+        """Send the named tasks back: due now, with a full budget. `dry_run` counts them and changes
         nothing.
 
         Raises QueueNotFound, and InputInvalid for an edit that doesn't fit or too many ids.
@@ -95,7 +84,7 @@ class DeadLetterEditor:
         detail = {
             "ids": [*task_ids],
             **({"force": True} if force else {}),
-            **self._told(edit, task_ids),
+            **self._recorded(edit, task_ids),
         }
         return self._each(
             Operation.REDRIVE,
@@ -115,7 +104,7 @@ class DeadLetterEditor:
         reason: str | None = None,
         dry_run: bool = False,
     ) -> Mutation:
-        """Remove these tasks for good, with all they have. Raises as `redrive` does."""
+        """Remove the named tasks for good, with payload and history. Raises as `redrive` does."""
         task_ids = named(task_ids)
         self._queues.settings(queue)
         op_id = self._ids.task_id()
@@ -162,7 +151,7 @@ class DeadLetterEditor:
         return tally
 
     def _dead(self, queue: str, task_id: str) -> DeadEntry:
-        """The entry of an id. Raises what says why it has none in this queue."""
+        """The entry of a task. TaskConflict or TaskNotFound unless it is dead in this queue."""
         entry = self._store.dead_entry(task_id)
         if entry is not None and entry.queue == queue:
             return entry
@@ -182,17 +171,19 @@ class DeadLetterEditor:
             raise TaskNotFound(f"no task {task_id}", task_id=task_id)
         return task
 
-    def _told(self, edit: Edit, task_ids: Sequence[str]) -> dict[str, Any]:
-        """An edit as the audit log has it: of payloads the digests alone."""
-        told: dict[str, Any] = {
+    def _recorded(self, edit: Edit, task_ids: Sequence[str]) -> dict[str, Any]:
+        """An edit as the audit log has it: of payloads only the digests."""
+        fields: dict[str, Any] = {
             name: value
             for name in ("handler_ref", "handler_version", "unpin", "payload_content_type")
             if (value := getattr(edit, name))
         }
         if edit.payload is not None:
             before = self._existing(task_ids[0]).payload
-            told |= {"payload_sha256": {"before": _digest(before), "after": _digest(edit.payload)}}
-        return {"edit": told} if told else {}
+            fields |= {
+                "payload_sha256": {"before": _digest(before), "after": _digest(edit.payload)}
+            }
+        return {"edit": fields} if fields else {}
 
 
 def _digest(payload: bytes) -> str:

@@ -1,7 +1,6 @@
-"""The DLQ as operators look at it: page by page, by what the tasks died of, one with its whole
-history.
+"""The DLQ as operators look at it: page by page, grouped by error, one task with its history.
 
-The invariant: memory doesn't grow with what is looked through. Nothing here changes anything:
+The invariant: memory does not grow with the size of the DLQ. Nothing here changes anything:
 `dead_letter_edits` does.
 """
 
@@ -12,13 +11,14 @@ from typing import Any, Final
 
 from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.task import Status, Task
-from rdq_core.engine.ports import Clock, QueueSource, TaskStore
+from rdq_core.engine.ports import TaskStore
 from rdq_core.errors import TaskNotFound
 from rdq_core.ops.cursors import Cursors, check_page_size, query_of
-from rdq_core.ops.selection import NO_FILTERS, Filters
+from rdq_core.ops.parts import OperatorParts
+from rdq_core.ops.selection import NO_FILTER, DeadLetterFilter
 
 LOOKED_THROUGH: Final = 5_000
-"""How many entries a page looks through at most for those that meet the conditions."""
+"""The number of entries that are read at most for one page of those that meet the conditions."""
 NEW_FOR: Final = timedelta(hours=24)
 """How long a group counts as new after its first death."""
 _PAGE: Final = 100
@@ -26,9 +26,10 @@ _PAGE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """One page of a DLQ, oldest death first. `next_cursor` is None after the last page; a page
-    before may have fewer entries than were asked for, even none. What died after `as_of`, when the
-    first page was made, is left out.
+    """One page of a DLQ, oldest death first.
+
+    `next_cursor` is None after the last page; a page before may have fewer entries than were asked
+    for, even none. Tasks that died after `as_of`, the time of the first page, are left out.
     """
 
     items: tuple[DeadEntry, ...]
@@ -38,11 +39,10 @@ class Entries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Dead tasks of one queue that died of the same bug, as their fingerprint says. The example is
-    the newest.
+    """Dead tasks of one queue with the same fingerprint, hence of the same bug. The example is the
+    newest.
 
-    `is_new`: it was first seen in the last 24 hours, and none of its tasks has been sent back
-    before.
+    `is_new`: the first of them died in the last 24 hours, and none has been redriven before.
     """
 
     queue: str
@@ -55,73 +55,70 @@ class Group:
 
 
 class DeadLetters:
-    """Questions about dead tasks."""
+    """Queries about dead tasks."""
 
-    def __init__(
-        self, store: TaskStore, queues: QueueSource, cursors: Cursors, *, clock: Clock
-    ) -> None:
-        self._store = store
-        self._queues = queues
-        self._cursors = cursors
-        self._clock = clock
+    def __init__(self, parts: OperatorParts) -> None:
+        self._store = parts.store
+        self._queues = parts.queues
+        self._cursors = Cursors(parts.cursor_key)
+        self._clock = parts.clock
 
     def entries(
         self,
         queue: str,
-        filters: Filters = NO_FILTERS,
+        chosen: DeadLetterFilter = NO_FILTER,
         *,
         page_size: int = _PAGE,
         cursor: str | None = None,
     ) -> Entries:
-        """A page of the queue's DLQ. Raises QueueNotFound, InputInvalid for the size, StaleCursor."""
+        """A page of the queue's DLQ. QueueNotFound, StaleCursor; InputInvalid for the size."""
         self._queues.settings(queue)
         check_page_size(page_size)
-        query = query_of("dlq.list", queue, filters.digest())
-        place = self._cursors.read(cursor, query=query)
-        as_of = self._clock.now() if place is None else place.as_of
-        found, handle = self._page(
-            queue, filters, page_size, None if place is None else place.handle, as_of
-        )
-        return Entries(tuple(found), self._cursors.write(handle, query=query, as_of=as_of), as_of)
+        query = query_of("dlq.list", queue, chosen.digest())
+        position = self._cursors.read(cursor, query=query)
+        as_of = self._clock.now() if position is None else position.as_of
+        after = None if position is None else position.handle
+        items, handle = self._page(queue, chosen, page_size, after, as_of)
+        return Entries(tuple(items), self._cursors.write(handle, query=query, as_of=as_of), as_of)
 
     def _page(
-        self, queue: str, filters: Filters, size: int, handle: Any, as_of: datetime
+        self, queue: str, chosen: DeadLetterFilter, size: int, handle: Any, as_of: datetime
     ) -> tuple[list[DeadEntry], Any]:
-        found: list[DeadEntry] = []
+        items: list[DeadEntry] = []
         budget = LOOKED_THROUGH
-        while budget > 0 and len(found) < size:
+        while budget > 0 and len(items) < size:
             # Never more than still fit, so that the store's handle stands right behind the last
-            # entry returned.
-            page = self._store.dead(queue, limit=size - len(found), after=handle)
+            # entry returned: the next page begins there.
+            page = self._store.dead(queue, limit=size - len(items), after=handle)
             budget -= max(len(page.items), 1)
-            found += [
-                entry for entry in page.items if entry.dead_at <= as_of and filters.admit(entry)
+            items += [
+                entry for entry in page.items if entry.dead_at <= as_of and chosen.admits(entry)
             ]
             handle = page.next
             if handle is None or (page.items and page.items[-1].dead_at > as_of):
-                return found, None
-        return found, handle
+                return items, None
+        return items, handle
 
     def groups(self, queue: str | None = None) -> tuple[Group, ...]:
-        """The dead tasks by fingerprint, the largest group first; of every queue when none is
-        named.
+        """The dead tasks by fingerprint, the largest group first; of every queue when `queue` is
+        None. Raises QueueNotFound.
         """
         if queue is not None:
             self._queues.settings(queue)
-        found: dict[tuple[str, str], Group] = {}
+        groups: dict[tuple[str, str], Group] = {}
         new_since = self._clock.now() - NEW_FOR
         for name in self._queues.all() if queue is None else (queue,):
             for entry in entries_of(self._store, name):
                 key = (name, entry.fingerprint)
-                found[key] = _with(found.get(key), entry, new_since)
+                groups[key] = _with(groups.get(key), entry, new_since)
         return tuple(
-            sorted(found.values(), key=lambda group: (-group.count, group.queue, group.fingerprint))
+            sorted(
+                groups.values(), key=lambda group: (-group.count, group.queue, group.fingerprint)
+            )
         )
 
     def show(self, task_id: str) -> Task:
-        """The whole dead task with its history. TaskNotFound when there is none, or when it isn't
-        dead.
-        """
+        """A dead task with its history. Raises TaskNotFound for any other task, and for none."""
         task = self._store.get(task_id)
         if task is None:
             raise TaskNotFound(f"no task {task_id}", task_id=task_id)
@@ -135,7 +132,7 @@ class DeadLetters:
 
 
 def entries_of(store: TaskStore, queue: str) -> Iterator[DeadEntry]:
-    """The whole DLQ of a queue, read as it is asked for, oldest death first."""
+    """The whole DLQ of a queue, read page by page as it is consumed, oldest death first."""
     handle: Any = None
     while True:
         page = store.dead(queue, limit=_PAGE, after=handle)

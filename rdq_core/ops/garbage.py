@@ -1,7 +1,7 @@
-"""Removing what tasks that are gone have left behind and nobody has cleaned up.
+"""Removal of orphans: items and bodies whose task no longer exists.
 
-The invariant: memory doesn't grow with what is looked through. Stopped half-way, it has done half
-of it: run it again.
+The invariant: memory does not grow with the size of the tables. A collection that was interrupted
+can be run again.
 """
 
 from collections import Counter
@@ -14,8 +14,8 @@ from rdq_core.engine.ports import Kind, Orphans
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """What was looked at, found to be nobody's, and deleted, by kind; with `dry_run` nothing is
-    deleted.
+    """The number of items examined, found to be orphans, and removed, by kind; with `dry_run` none
+    is removed.
     """
 
     dry_run: bool
@@ -33,15 +33,15 @@ class Collected:
 
 
 def collect(
-    remains: Orphans, *, dry_run: bool = False, progress: Callable[[Collected], None] | None = None
+    orphans: Orphans, *, dry_run: bool = False, progress: Callable[[Collected], None] | None = None
 ) -> Collected:
-    """Look through everything once. `progress` is told how far it is after each page. Raises
+    """Examine every item once. `progress` is called after each page with the counts so far. Raises
     StoreFailed.
     """
     so_far = Collected(dry_run=dry_run)
     handle: Any = None
     while True:
-        page = remains.collect_orphans(after=handle, dry_run=dry_run)
+        page = orphans.collect_orphans(after=handle, dry_run=dry_run)
         for total, part in (
             (so_far.examined, page.examined),
             (so_far.found, page.found),

@@ -1,6 +1,4 @@
-"""The steps of a bulk operation as pure functions: how large a page is, what follows it, what is
-said at the end.
-"""
+"""The steps of a job as pure functions: page size, the step after a page, the record of its end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,14 +19,14 @@ _REMEMBERED: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Treated:
-    """A task of a page, and why it was left as it is; None when what was asked for is done."""
+    """A task of a page, and why it was left as it is; None when the operation was applied to it."""
 
     seen: Seen
     refusal: RdqError | None
 
 
 def page_size(job: Job, order: Order) -> int:
-    """About a second's worth of the pace; of a canary no more than are still wanted."""
+    """About a second's worth of tasks at the job's rate; of a canary at most the missing ones."""
     count, period = order.pace
     size = max(1, min(count * _A_SECOND // period, LONGEST_PAGE))
     if order.canary is None or job.is_proved:
@@ -39,9 +37,7 @@ def page_size(job: Job, order: Order) -> int:
 def after_page(
     job: Job, order: Order, treated: Sequence[Treated], *, began: datetime, now: datetime
 ) -> Job:
-    """The job with its page counted, and with what comes next: another page, a look at the canary,
-    or the end.
-    """
+    """The job with its page counted, and with its next step: a page, a canary check, or the end."""
     counted = _counted(job, order, treated, began)
     if counted.state.is_over:
         return counted
@@ -56,7 +52,7 @@ def _counted(job: Job, order: Order, treated: Sequence[Treated], began: datetime
     done = tuple(each.seen for each in treated if each.refusal is None)
     failed = sum(isinstance(refusal, CorruptItem) for refusal in refused)
     count, period = order.pace
-    told: tuple[Any, ...] = (*job.refusals, *(refusal.as_dict() for refusal in refused))
+    refusals: tuple[Any, ...] = (*job.refusals, *(refusal.as_dict() for refusal in refused))
     return job.changed(
         page=(),
         holder=None,
@@ -65,7 +61,7 @@ def _counted(job: Job, order: Order, treated: Sequence[Treated], began: datetime
         done=job.done + len(done),
         skipped=job.skipped + len(refused) - failed,
         failed=job.failed + failed,
-        refusals=told[:_REMEMBERED],
+        refusals=refusals[:_REMEMBERED],
         canary=(*job.canary, *done)
         if order.canary is not None and not job.is_proved
         else job.canary,
@@ -74,7 +70,7 @@ def _counted(job: Job, order: Order, treated: Sequence[Treated], began: datetime
 
 
 def record_of(job: Job) -> AuditRecord:
-    """The record of a job's end, the same whoever writes it."""
+    """The record of a job's end. It depends on the job alone: repeated, it is the same record."""
     ended_at = job.ended_at or job.created_at
     counts = {name: getattr(job, name) for name in ("selected", "done", "skipped", "failed")}
     return AuditRecord(

@@ -1,4 +1,4 @@
-"""What a request has changed, counted; the same for all requests that change tasks."""
+"""The number of tasks that a request has changed; one record for all requests that change tasks."""
 
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -6,16 +6,16 @@ from typing import Final
 from rdq_core.errors import CorruptItem, RdqError, StoreFailed, TaskConflict, TaskNotFound
 
 REFUSALS: Final = (TaskConflict, TaskNotFound, StoreFailed, CorruptItem)
-"""What keeps one task from being changed, and the others not."""
+"""Errors that keep one task from being changed, but not the others."""
 _REMEMBERED: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
-    """What a request has changed, in numbers; with `dry_run` nothing.
+    """The number of tasks that a request selected and changed; with `dry_run` it changed none.
 
-    `skipped` are those that may not be changed as asked, `failed` those that storage refused.
-    `refusals` holds the first reasons.
+    `skipped` tasks are in a state that excludes the change, `failed` ones could not be stored or
+    read. `refusals` holds the first 20 reasons.
     """
 
     selected: int = 0
@@ -28,7 +28,7 @@ class Mutation:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers, as the audit log has them."""
+        """The counts, as audit records have them."""
         return {
             "selected": self.selected,
             "done": self.done,
@@ -37,7 +37,7 @@ class Mutation:
         }
 
     def with_outcomes_of(self, part: "Mutation") -> "Mutation":
-        """The same with what became of a part of those selected."""
+        """The same with the counts of a part of the selected tasks."""
         return replace(
             self,
             done=self.done + part.done,
@@ -47,7 +47,7 @@ class Mutation:
         )
 
     def refused(self, refusal: RdqError) -> "Mutation":
-        """The same with one that was not changed, and why."""
+        """The same with one more task that was not changed, and the reason."""
         counted = (
             replace(self, failed=self.failed + 1)
             if isinstance(refusal, StoreFailed | CorruptItem)

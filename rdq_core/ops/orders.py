@@ -1,23 +1,22 @@
-"""What an operator asks to be done to many dead tasks: which, how, how fast, and what has to go
-well first.
+"""A bulk operation on dead tasks as an operator ordered it: which tasks, what to do with them, how
+fast, and the canary that must succeed first.
 """
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final
 
 from rdq_core.config.settings import QueueSettings, RateLimit
 from rdq_core.domain import limits
 from rdq_core.domain.lifecycle import NO_EDIT, Edit
-from rdq_core.domain.times import format_time, parse_time
 from rdq_core.domain.units import format_duration, format_rate, parse_duration, parse_rate
 from rdq_core.errors import InputInvalid
-from rdq_core.ops.selection import Filters, Selection
+from rdq_core.ops.selection import Selection
 
 USUAL_RATE: Final = "50/s"
-"""The pace of an operation that names none, in a queue without a rate limit."""
+"""The rate of an operation that names none, in a queue without a rate limit."""
 MOST_CANARIES: Final = 100
 _WAITS: Final = (timedelta(seconds=1), timedelta(hours=24))
 
@@ -36,9 +35,10 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
-    """Those that go first: so many of them are sent back and watched for `wait`. The rest follows
-    when at least `min_success` of them, from 0 to 1, succeed at their first attempt; one that isn't
-    finished by then has not.
+    """The tasks that are sent back first, and watched for `wait` at most.
+
+    The others follow when at least `min_success` of them, from 0 to 1, succeed at their first
+    attempt; one that isn't finished in time counts as failed.
     """
 
     first: int
@@ -60,9 +60,7 @@ class Canary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One bulk operation, as it was asked for. `rate` is how many a second, minute or hour, such as
-    `50/s`.
-    """
+    """One bulk operation. `rate` is a number of tasks a second, minute or hour, such as `50/s`."""
 
     operation: Operation
     selection: Selection
@@ -73,12 +71,12 @@ class Order:
 
     @property
     def pace(self) -> tuple[int, timedelta]:
-        """So many in so long."""
+        """The rate as a number of tasks, and the span for it."""
         return parse_rate(self.rate)
 
     def to_plain(self) -> dict[str, Any]:
         """The order as JSON data. A payload is never part of it."""
-        plain: dict[str, Any] = {"select": _plain_selection(self.selection), "rate": self.rate}
+        plain: dict[str, Any] = {"select": self.selection.to_plain(), "rate": self.rate}
         if self.edit != NO_EDIT:
             plain["edit"] = {
                 name: value
@@ -98,11 +96,11 @@ class Order:
 
     @classmethod
     def from_plain(cls, operation: str, plain: Mapping[str, Any]) -> "Order":
-        """The order again that `to_plain` made the data of."""
+        """The order that `to_plain` made the data of."""
         canary = plain.get("canary")
         return cls(
             operation=Operation(operation),
-            selection=_selection(plain["select"]),
+            selection=Selection.from_plain(plain["select"]),
             edit=Edit(**plain.get("edit", {})),
             force=plain.get("force") is True,
             rate=plain["rate"],
@@ -113,7 +111,7 @@ class Order:
 
 
 def check_order(order: Order, settings: QueueSettings) -> None:
-    """Raises InputInvalid for what doesn't fit together, or doesn't fit the queue."""
+    """Raises InputInvalid for parts that exclude each other, or that the queue doesn't allow."""
     check_edit(order.edit, settings, is_one=False)
     check_rate(order.rate)
     if order.selection.ids:
@@ -128,13 +126,13 @@ def check_order(order: Order, settings: QueueSettings) -> None:
 
 
 def check_rate(rate: str) -> None:
-    """Raises InputInvalid for what is no rate."""
+    """Raises InputInvalid for a text that is not a rate, and for a rate of 0."""
     try:
         count, _ = parse_rate(rate)
     except ValueError as problem:
         raise InputInvalid("rate", str(problem)) from None
     if not count:
-        raise InputInvalid("rate", "is 0: nothing would ever be done")
+        raise InputInvalid("rate", "is 0: the operation would never end")
 
 
 def check_edit(edit: Edit, settings: QueueSettings, *, is_one: bool) -> None:
@@ -156,34 +154,6 @@ def check_edit(edit: Edit, settings: QueueSettings, *, is_one: bool) -> None:
 
 
 def rate_of(settings: QueueSettings) -> str:
-    """The pace of an operation that names none: what the queue allows."""
+    """The rate of an operation that names none: the queue's own limit."""
     limit: RateLimit | None = settings.dispatch.rate_limit
     return USUAL_RATE if limit is None else format_rate(limit.count, limit.period)
-
-
-def _plain_selection(selection: Selection) -> dict[str, Any]:
-    filters = asdict(selection.filters)
-    named = {
-        name: format_time(v) if isinstance(v, datetime) else v
-        for name, v in filters.items()
-        if v is not None
-    }
-    return (
-        named
-        | ({"all": True} if selection.everything else {})
-        | ({"ids": [*selection.ids]} if selection.ids else {})
-    )
-
-
-def _selection(plain: Mapping[str, Any]) -> Selection:
-    moments = {name: parse_time(plain[name], name) for name in ("since", "until") if name in plain}
-    filters = Filters(
-        type=plain.get("type"),
-        handler=plain.get("handler"),
-        group=plain.get("group"),
-        since=moments.get("since"),
-        until=moments.get("until"),
-    )
-    return Selection(
-        ids=tuple(plain.get("ids", ())), filters=filters, everything=plain.get("all") is True
-    )

@@ -1,4 +1,4 @@
-"""What a redrive or purge would touch, counted and priced before anything is changed."""
+"""The tasks that a redrive or purge would change, counted and priced before anything is changed."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,19 +15,19 @@ DOLLARS_PER_WRITE_UNIT: Final = 0.625e-6
 """On demand in us-east-1, since November 2024. Other regions differ by some tens of percent."""
 
 _UNITS: Final[Mapping[Operation, int]] = {Operation.REDRIVE: 6, Operation.PURGE: 5}
-_A_RUN: Final = 5
+_RUN_UNITS: Final = 5
 _MOST_PINS: Final = 100
 _UNIT_BYTES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What is meant, in numbers. `refused` of the `selected` were redriven too often already;
-    `young` ones died too recently to be meant. `pins` counts the versions that tasks are pinned to,
-    by handler ref and version.
+    """A selection in numbers. `refused` of the `selected` were redriven too often already; `young`
+    ones died too recently to be selected.
 
-    `write_units` is what it takes to send them back, or to remove them; of a redrive also the claim
-    and the success that follow at best.
+    `pins` counts the versions that tasks are pinned to, by handler ref and version; `gone` names
+    those of them that no function of the queue has any more. `write_units` is the price of the
+    operation; for a redrive that includes one claim and one success of each task.
     """
 
     selected: int = 0
@@ -42,7 +42,7 @@ class Preview:
 
     @property
     def dollars(self) -> float:
-        """About what it costs."""
+        """The approximate price."""
         return self.write_units * DOLLARS_PER_WRITE_UNIT
 
     def as_dict(self) -> dict[str, Any]:
@@ -67,10 +67,10 @@ class Preview:
 def preview(
     entries: Iterable[DeadEntry], order: Order, settings: QueueSettings, *, cutoff: datetime
 ) -> Preview:
-    """Look through the entries, without keeping them. Those after `cutoff` are too young."""
+    """Count the entries without keeping them. Those that died after `cutoff` are too young."""
     seen, pins = Preview(), Counter[tuple[str, str]]()
     for entry in entries:
-        if not order.selection.filters.admit(entry):
+        if not order.selection.admits(entry):
             continue
         if entry.dead_at > cutoff:
             seen = replace(seen, young=seen.young + 1)
@@ -91,7 +91,7 @@ def _with(seen: Preview, entry: DeadEntry, order: Order, max_redrives: int) -> P
         and entry.redrive_count >= max_redrives
     )
     units = _UNITS[order.operation] + (
-        _A_RUN if order.operation is Operation.REDRIVE else _remains(entry)
+        _RUN_UNITS if order.operation is Operation.REDRIVE else _history_units(entry)
     )
     return replace(
         seen,
@@ -104,8 +104,8 @@ def _with(seen: Preview, entry: DeadEntry, order: Order, max_redrives: int) -> P
     )
 
 
-def _remains(entry: DeadEntry) -> int:
-    """What it takes to delete the history, and a body that has an item of its own."""
+def _history_units(entry: DeadEntry) -> int:
+    """The price of deleting the attempts, and a payload that has an item of its own."""
     return entry.attempts + entry.payload_size // _UNIT_BYTES
 
 
@@ -114,8 +114,8 @@ def _pin(entry: DeadEntry, order: Order) -> str:
 
 
 def _gone(pins: Mapping[tuple[str, str], int], settings: QueueSettings) -> tuple[str, ...]:
-    """Pinned versions that none of the queue's functions has any more. Of a worker's handlers
-    nothing is known here.
+    """Pinned versions that none of the queue's functions has any more. The versions of workers'
+    handlers are not known here.
     """
     known = {ref: target.handler_version for ref, target in settings.handlers.items()}
     return tuple(

@@ -1,5 +1,4 @@
-"""What deploys and operators change about queues: apply a file, set an override, pause, resume,
-delete.
+"""Changes of queues by deploys and operators: apply a file, set an override, pause, resume, delete.
 
 The invariant: a file is checked whole before the first of its queues is written, queues that it
 does not name stay as they are, and each write is on the audit log before it is made.
@@ -16,9 +15,9 @@ from rdq_core.config.merge import changes
 from rdq_core.config.stored import Override, StoredQueue, overridden
 from rdq_core.domain import limits
 from rdq_core.engine.auditor import MAX_REASON_BYTES, Auditor
-from rdq_core.engine.ports import Clock, QueueStore, Sleeper, TaskStore
-from rdq_core.engine.removal import REFUSES_FOR, Removals
+from rdq_core.engine.removal import REFUSES_FOR
 from rdq_core.errors import ConfigConflict, InputInvalid, RdqError
+from rdq_core.ops.parts import OperatorParts
 from rdq_core.ops.queues import (
     Change,
     Difference,
@@ -30,17 +29,17 @@ from rdq_core.ops.queues import (
 )
 
 FOR_EVER: Final = timedelta.max
-"""As `lasts` of a set: until somebody undoes it."""
+"""As `lasts` of a set: until an operator clears it."""
 
 _TRIES: Final = 5
-_MOST_NOTED: Final = 50
-_LONGEST_NOTED: Final = 200
+_MOST_RECORDED: Final = 50
+_LONGEST_RECORDED: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What became of one queue of a file. `revision` is the declared layer's now; `error` is a
-    conflict's.
+    """The result for one queue of a file. `revision` is the declared layer's afterwards; `error` is
+    set for a conflict.
     """
 
     queue: str
@@ -58,33 +57,23 @@ class Applied:
 
 
 class QueueEditor:
-    """Changes of queues, by the principal of the `auditor`."""
+    """Changes queues for the principal of the `auditor`."""
 
-    def __init__(
-        self,
-        queues: QueueStore,
-        store: TaskStore,
-        auditor: Auditor,
-        removals: Removals,
-        *,
-        clock: Clock,
-        sleeper: Sleeper,
-    ) -> None:
-        self._queues = queues
-        self._store = store
+    def __init__(self, parts: OperatorParts, auditor: Auditor) -> None:
+        self._queues = parts.queues
+        self._store = parts.store
         self._auditor = auditor
-        self._removals = removals
-        self._clock = clock
-        self._sleeper = sleeper
+        self._removals = parts.removals(auditor)
+        self._clock = parts.clock
+        self._sleeper = parts.idle
 
     # -- declared ----------------------------------------------------------------------------------
 
     def apply(self, document: Document) -> tuple[Applied, ...]:
-        """Declare what a file says, queue by queue, in its order. Applying it again changes
-        nothing.
+        """Declare the queues of a file, in its order. Applying it again changes nothing.
 
-        A queue that can't be read raises CorruptItem before anything is written. One that somebody
-        else is writing is reported as a conflict, and the others are applied all the same.
+        A stored queue that can't be read raises CorruptItem before anything is written. A queue
+        that another writer changes meanwhile is reported as a conflict, and the others are applied.
         """
         before = {queue: self._queues.stored(queue) for queue in checked(document).queues}
         differences = [difference(stored, queue, document) for queue, stored in before.items()]
@@ -102,9 +91,9 @@ class QueueEditor:
                 is_override_suspended=wanted.is_override_suspended,
             )
         declared, defaults = document.queues[queue], document.defaults
-        noted = {"result": str(wanted.result), **_noted(wanted.changes)}
+        recorded = {"result": str(wanted.result), **_recorded_changes(wanted.changes)}
         try:
-            with self._auditor.recorded("queue.apply", queue, detail=noted) as result:
+            with self._auditor.recorded("queue.apply", queue, detail=recorded) as result:
                 after = self._queues.put_declared(queue, declared, defaults, expected_revision=seen)
                 suspended = after.is_override_suspended()
                 result |= {"revision": after.revision, "override_suspended": suspended}
@@ -120,10 +109,10 @@ class QueueEditor:
         )
 
     def own(self, queue: str, owner: str, *, is_new: bool) -> None:
-        """Note that a resource of a template declares the queue. One that people have made stays
-        theirs.
+        """Record that a template's resource declares the queue; one that an operator created gets
+        no owner.
 
-        Raises ConfigConflict when others write the queue at every try.
+        Raises ConfigConflict when other writers win at every try.
         """
         for _ in range(_TRIES):
             stored = existing(self._queues, queue)
@@ -133,11 +122,11 @@ class QueueEditor:
                 stored, owners if set(owners) != set(stored.owners) else stored.owners
             ):
                 return
-        raise _written(queue)
+        raise _always_conflicting(queue)
 
     def disown(self, queue: str, owner: str) -> bool:
-        """Whether a resource that leaves the queue alone was the last one that declared it, and
-        stays so noted until the queue is deleted. Raises as `own` does.
+        """Record that a resource no longer declares the queue. True when it is the last owner: then
+        it stays recorded until the queue is deleted. Raises as `own` does.
         """
         for _ in range(_TRIES):
             stored = existing(self._queues, queue)
@@ -147,19 +136,18 @@ class QueueEditor:
                 stored, tuple(each for each in stored.owners if each != owner)
             ):
                 return False
-        raise _written(queue)
+        raise _always_conflicting(queue)
 
     # -- override ----------------------------------------------------------------------------------
 
     def set(
         self, queue: str, assignments: Sequence[str], *, reason: str, lasts: timedelta | None = None
     ) -> dict[str, Any]:
-        """Put KEY=VALUE on top of what is declared, an empty value taking a key out again. Other
-        keys stay.
+        """Put KEY=VALUE into the queue's override; an empty value removes a key, other keys stay.
 
-        A queue has one override, with the reason that was given last. It ends after `lasts`;
-        without one it ends when it would have ended. Raises QueueNotFound, ConfigInvalid, and
-        ConfigConflict when somebody sets it as well.
+        A queue has one override, with the reason given last. It ends after `lasts`, or without one
+        when it would have ended before. Raises QueueNotFound, ConfigInvalid, and ConfigConflict
+        when another operator sets it at the same time.
         """
         _check_reason(reason)
         if not assignments:
@@ -179,9 +167,7 @@ class QueueEditor:
         )
 
     def clear(self, queue: str, *, reason: str | None = None) -> dict[str, Any]:
-        """Take away all that people have set. Raises QueueNotFound, and ConfigConflict as `set`
-        does.
-        """
+        """Remove the override. Raises QueueNotFound, and ConfigConflict as `set` does."""
         return self._override(existing(self._queues, queue), None, reason)
 
     def _override(
@@ -192,13 +178,13 @@ class QueueEditor:
         old, new = before.settings(now).to_plain(), after.settings(now).to_plain()
         changed = changes(old, new)
         if after is not before:
-            noted = {
+            recorded = {
                 "until": time_view(override.expires_at if override else None),
-                **_noted(changed),
+                **_recorded_changes(changed),
             }
             operation = "queue.clear" if override is None else "queue.set"
             with self._auditor.recorded(
-                operation, before.queue, reason=reason, detail=noted
+                operation, before.queue, reason=reason, detail=recorded
             ) as result:
                 after = self._queues.put_override(before.queue, override, expected_revision=seen)
                 result["override_revision"] = after.override_revision
@@ -214,8 +200,8 @@ class QueueEditor:
     # -- pause -------------------------------------------------------------------------------------
 
     def pause(self, queue: str, *, reason: str | None = None) -> dict[str, Any]:
-        """Stop claims and reclaims, not submits and cancels. Pausing a paused queue keeps the time.
-        QueueNotFound.
+        """Stop claims and reclaims, not submits and cancels. Pausing a paused queue keeps its time.
+        Raises QueueNotFound.
         """
         before = existing(self._queues, queue)
         if before.paused_at is not None and reason in (None, before.pause_reason):
@@ -227,7 +213,7 @@ class QueueEditor:
         return _pause_view(after, changed=True)
 
     def resume(self, queue: str) -> dict[str, Any]:
-        """Let claims go on. Raises QueueNotFound."""
+        """Allow claims again. Raises QueueNotFound."""
         before = existing(self._queues, queue)
         if before.paused_at is None:
             return _pause_view(before, changed=False)
@@ -238,11 +224,10 @@ class QueueEditor:
     # -- deletion ----------------------------------------------------------------------------------
 
     def delete(self, queue: str, *, reason: str | None = None) -> dict[str, Any]:
-        """Refuse submits from now on; asked again once nothing is left, and six minutes later at
-        the earliest, delete.
+        """Begin a deletion: submits are refused from now on. Called again after six minutes, when
+        the queue is empty, complete it; sweeps complete it too.
 
-        Sweeps do the second step as well. A queue that is deleted already is answered as such.
-        Raises QueueNotFound.
+        The answer is the state of the deletion, also of one that is complete. Raises QueueNotFound.
         """
         stored = self._queues.stored(queue)
         if stored is None or not stored.is_leaving:
@@ -270,8 +255,10 @@ class QueueEditor:
         }
 
 
-def _written(queue: str) -> ConfigConflict:
-    return ConfigConflict(f"queue {queue} was written by others at every try", hint="try again")
+def _always_conflicting(queue: str) -> ConfigConflict:
+    return ConfigConflict(
+        f"queue {queue} was changed by another writer at every try", hint="try again"
+    )
 
 
 def _check_reason(reason: str) -> None:
@@ -298,18 +285,17 @@ def _pause_view(stored: StoredQueue, *, changed: bool) -> dict[str, Any]:
     }
 
 
-def _noted(changed: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
-    """What an audit record says of changes: by key the old and the new value; of many the first,
-    long values cut.
+def _recorded_changes(changed: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
+    """Changes as an audit record has them: by key the old and the new value. Only the first 50
+    keys, and no long values: a record must fit into an item.
     """
-    first = list(changed.items())[:_MOST_NOTED]
-    noted: dict[str, Any] = {
+    first = list(changed.items())[:_MOST_RECORDED]
+    recorded: dict[str, Any] = {
         "changes": {key: [_short(old), _short(new)] for key, (old, new) in first}
     }
-    return (
-        noted if len(first) == len(changed) else noted | {"more_changes": len(changed) - len(first)}
-    )
+    more = len(changed) - len(first)
+    return recorded | {"more_changes": more} if more else recorded
 
 
 def _short(value: Any) -> Any:
-    return value if len(json.dumps(value)) <= _LONGEST_NOTED else "…"
+    return value if len(json.dumps(value)) <= _LONGEST_RECORDED else "…"

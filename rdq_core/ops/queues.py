@@ -1,5 +1,4 @@
-"""What people ask about queues: what is configured and in force, how a file differs from it, how
-full they are.
+"""Queues as operators look at them: configuration, differences from a file, and how full they are.
 
 Nothing here changes anything: `queue_edits` does.
 """
@@ -16,14 +15,15 @@ from rdq_core.config.merge import changes
 from rdq_core.config.settings import QueueSettings
 from rdq_core.config.stored import Override, StoredQueue, deleted_queue, redeclared, unknown_queue
 from rdq_core.domain.times import format_time, span_millis
-from rdq_core.engine.ports import Clock, QueueStore, TaskStore
+from rdq_core.engine.ports import QueueStore
 from rdq_core.errors import ConfigInvalid
+from rdq_core.ops.parts import OperatorParts
 
 _UNSERVED_AFTER: Final = timedelta(minutes=5)
 
 
 class Change(StrEnum):
-    """What applying a file did, or would do, to a queue."""
+    """The effect on a queue of applying a file."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -31,16 +31,17 @@ class Change(StrEnum):
     RESTORED = "restored"
     """It was being deleted, and stays after all."""
     CONFLICT = "conflict"
-    """Somebody else wrote it at the same time, and theirs stays. Compare, and apply again."""
+    """Another operator or deploy wrote it at the same time, and their write stays. Compare, and
+    apply again.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """How one queue of a file differs from what is declared: by key, what is stored and what the
-    file says.
+    """How one queue of a file differs from what is declared: by key, the stored value and the
+    file's.
 
-    Keys that start with `defaults.` are of the file's defaults. None stands for a key that isn't
-    there.
+    Keys that start with `defaults.` belong to the file's defaults. None stands for an absent key.
     """
 
     queue: str
@@ -63,12 +64,10 @@ class Difference:
 
 
 def difference(stored: StoredQueue | None, queue: str, document: Document) -> Difference:
-    """What applying the file would do to one of its queues. Whether the override would be suspended
-    is told too.
-    """
+    """What applying the file would change of one of its queues."""
     declared, defaults = document.queues[queue], document.defaults
-    is_there = stored is not None and not stored.is_deleted
-    revision = 0 if stored is None or not is_there else stored.revision
+    exists = stored is not None and not stored.is_deleted
+    revision = 0 if stored is None or not exists else stored.revision
     after = redeclared(
         stored,
         queue,
@@ -76,16 +75,16 @@ def difference(stored: StoredQueue | None, queue: str, document: Document) -> Di
         defaults,
         expected_revision=0 if stored is None else stored.revision,
     )
-    theirs = (
+    before = (
         {**stored.declared, "defaults": stored.file_defaults}
-        if stored is not None and is_there
+        if stored is not None and exists
         else {}
     )
     return Difference(
         queue=queue,
         result=_result(stored, after),
         revision=revision,
-        changes=changes(theirs, {**declared, "defaults": defaults}),
+        changes=changes(before, {**declared, "defaults": defaults}),
         is_override_suspended=after.is_override_suspended(),
     )
 
@@ -99,7 +98,7 @@ def _result(before: StoredQueue | None, after: StoredQueue) -> Change:
 
 
 def checked(document: Document) -> Document:
-    """The document, if it declares any queue. Everything else was checked when it was read."""
+    """The document. Raises ConfigInvalid when it declares no queue; the rest is checked already."""
     if not document.queues:
         raise ConfigInvalid(
             "queues", "the file names no queue; accepted: the names of queues, each with its keys"
@@ -107,40 +106,37 @@ def checked(document: Document) -> Document:
     return document
 
 
-class QueueDesk:
-    """Questions of operators about queues."""
+class QueueReader:
+    """Queries about queues."""
 
-    def __init__(self, queues: QueueStore, store: TaskStore, *, clock: Clock) -> None:
-        self._queues = queues
-        self._store = store
-        self._clock = clock
+    def __init__(self, parts: OperatorParts) -> None:
+        self._queues = parts.queues
+        self._store = parts.store
+        self._clock = parts.clock
 
     def diff(self, document: Document) -> tuple[Difference, ...]:
-        """How each queue of a file differs from what is declared. Queues that it doesn't name are
-        no difference.
-        """
+        """How each queue that a file names differs from what is declared."""
         return tuple(
             difference(self._queues.stored(queue), queue, document)
             for queue in checked(document).queues
         )
 
     def get(self, queue: str) -> dict[str, Any]:
-        """The layers of a queue and the settings that they come to. Raises QueueNotFound."""
+        """The layers of a queue and its effective settings. Raises QueueNotFound."""
         return queue_view(existing(self._queues, queue), self._clock.now())
 
     def list(self) -> dict[str, Any]:
-        """Every queue that can be read, by name, with what tells them apart."""
+        """Every queue that can be read, by name, with its owner and main settings."""
         settings, stored = self._queues.all(), self._queues.all_stored()
         now = self._clock.now()
         items = [_summary(settings[name], stored[name], now) for name in sorted(settings)]
         return {"items": items, "next_cursor": None}
 
     def status(self, queue: str | None = None) -> dict[str, Any]:
-        """How one queue is, or all, by name: how full, since when the oldest is due, and what
-        people have done to it.
+        """The state of one queue, or of all by name: `stats`, and what operators have changed.
 
-        `unserved` tells that something has been due for five minutes, nothing runs, and nobody has
-        paused it. Raises QueueNotFound.
+        `unserved`: a task has been due for five minutes, none runs, and the queue is not paused.
+        Raises QueueNotFound.
         """
         names = [queue] if queue is not None else sorted(self._queues.all())
         return {"items": [self._state(name) for name in names], "next_cursor": None}
@@ -162,8 +158,8 @@ class QueueDesk:
         }
 
     def ladder(self, queue: str) -> dict[str, Any]:
-        """When each attempt of a task comes that is due now and always fails, and when it dies.
-        QueueNotFound.
+        """When each attempt comes of a task that is due now and always fails, and when it dies.
+        Raises QueueNotFound.
         """
         steps = ladder(existing(self._queues, queue).settings(self._clock.now()))
         last = _rung(steps.last)
@@ -175,10 +171,9 @@ class QueueDesk:
         }
 
     def stats(self, queue: str) -> dict[str, Any]:
-        """How many tasks of a queue wait, run and are dead, and for how long the oldest has been
-        due.
+        """The number of tasks that wait, run and are dead, and how long the oldest has been due.
 
-        `oldest_pending_age_seconds` is 0 while nothing is due yet, None while nothing waits. Raises
+        `oldest_pending_age_seconds` is 0 while no task is due yet, None while none waits. Raises
         QueueNotFound.
         """
         settings = self._queues.settings(queue)
@@ -206,7 +201,7 @@ def existing(queues: QueueStore, queue: str) -> StoredQueue:
 
 
 def queue_view(stored: StoredQueue, now: datetime) -> dict[str, Any]:
-    """A queue's layers, and what they come to."""
+    """The JSON shape of a queue's layers and its effective settings."""
     return {
         "queue": stored.queue,
         "revision": stored.revision,
@@ -223,7 +218,7 @@ def queue_view(stored: StoredQueue, now: datetime) -> dict[str, Any]:
 
 
 def override_view(stored: StoredQueue, now: datetime) -> dict[str, Any] | None:
-    """What people have set on a queue, why and until when; None for nothing."""
+    """The JSON shape of a queue's override; None without one."""
     override = stored.override
     if override is None:
         return None
@@ -275,5 +270,5 @@ def _age(oldest_due_at: datetime | None, now: datetime) -> float | None:
 
 
 def time_view(moment: datetime | None) -> str | None:
-    """A time as JSON has it, None for none."""
+    """The JSON shape of a time; None stays None."""
     return None if moment is None else format_time(moment)

@@ -1,7 +1,6 @@
-"""Ids as people type them: the last letters, or the first, so many that they mean one of those that
-can be listed.
+"""Shortened ids: the last or first letters of an id, enough of them to mean one task.
 
-The invariant: what could mean two tasks means none.
+The invariant: letters that could mean two tasks are refused.
 """
 
 from collections.abc import Iterator
@@ -10,9 +9,9 @@ from itertools import islice
 from typing import Any, Final
 
 from rdq_core.domain.ids import ALPHABET
-from rdq_core.engine.ports import Clock, QueueSource, TaskStore
 from rdq_core.errors import InputInvalid, TaskNotFound
 from rdq_core.ops.dead_letters import LOOKED_THROUGH, entries_of
+from rdq_core.ops.parts import OperatorParts
 
 WHOLE: Final = 26
 FEWEST: Final = 4
@@ -21,7 +20,7 @@ _AHEAD: Final = timedelta(days=400)
 
 
 def is_short(text: str) -> bool:
-    """Whether this can be the end or the beginning of an id, and isn't a whole one."""
+    """Whether this can be the end or the beginning of an id, and not a whole one."""
     return FEWEST <= len(text) < WHOLE and all(letter in ALPHABET for letter in text.upper())
 
 
@@ -33,34 +32,33 @@ def is_meant(short: str, whole: str) -> bool:
 class ShortIds:
     """Finds the task that a shortened id means, among the dead, the waiting and the running."""
 
-    def __init__(self, store: TaskStore, queues: QueueSource, *, clock: Clock) -> None:
-        self._store = store
-        self._queues = queues
-        self._clock = clock
+    def __init__(self, parts: OperatorParts) -> None:
+        self._store = parts.store
+        self._queues = parts.queues
+        self._clock = parts.clock
 
     def find(self, short: str, queue: str | None = None) -> str:
-        """The one id that is meant; of a queue, or of any. It looks through some thousand tasks of
-        each queue.
+        """The one whole id that is meant, of a task of `queue` or, when that is None, of any queue.
 
-        Raises TaskNotFound when there is none, InputInvalid when there are several or it is no part
-        of an id.
+        At most 10,000 tasks of each queue are read. Raises TaskNotFound when no id matches,
+        InputInvalid when several do or when `short` can't be a part of an id.
         """
         if not is_short(short):
             raise InputInvalid("id", f"{FEWEST} letters of an id at least, its last or its first")
         queues = [queue] if queue is not None else sorted(self._queues.all())
-        found = {
+        matching = {
             task_id for name in queues for task_id in self._ids(name) if is_meant(short, task_id)
         }
-        if not found:
+        if not matching:
             raise TaskNotFound(
                 f"no task that waits, runs or is dead has an id like {short}",
                 hint="give the whole id",
             )
-        if len(found) > 1:
+        if len(matching) > 1:
             raise InputInvalid(
-                "id", f"{short} can mean {len(found)} tasks", hint="give more of its letters"
+                "id", f"{short} can mean {len(matching)} tasks", hint="give more of its letters"
             )
-        return found.pop()
+        return matching.pop()
 
     def _ids(self, queue: str) -> Iterator[str]:
         yield from (

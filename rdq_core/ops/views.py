@@ -1,4 +1,4 @@
-"""The fixed shapes of what operators are answered, as plain JSON data. Programs depend on them."""
+"""The fixed shapes of answers to operators, as JSON data. Programs depend on them."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ def listed(items: Iterable[Mapping[str, Any]], next_cursor: str | None = None) -
 
 
 def task_view(task: Task, *, show_payload: bool = False) -> dict[str, Any]:
-    """The envelope, with the payload's size and SHA-256 in its place unless it is asked for."""
+    """The envelope, with the payload's size and SHA-256; with the payload itself only on demand."""
     envelope = to_envelope(task)
     size = {
         "payload_size": len(task.payload),
@@ -71,7 +71,7 @@ def group_view(group: Group) -> dict[str, Any]:
 
 
 def mutation_view(mutation: Mutation) -> dict[str, Any]:
-    """What a redrive, purge or cancel has changed."""
+    """What a redrive, purge, cancel or forget has changed."""
     return {
         "selected": mutation.selected,
         "done": mutation.done,
@@ -82,10 +82,18 @@ def mutation_view(mutation: Mutation) -> dict[str, Any]:
     }
 
 
+def changed_view(done: Mutation) -> dict[str, Any]:
+    """The same, with the first reasons why tasks were left as they were."""
+    refusals = [refusal.as_dict() for refusal in done.refusals]
+    return mutation_view(done) | ({"refusals": refusals} if refusals else {})
+
+
 def job_view(job: Job, now: datetime) -> dict[str, Any]:
-    """A bulk operation. `due_in_ms` is when its next page may begin, None when nothing will."""
-    waits_for = job.held_until if job.page and job.held_until is not None else job.due_at
-    goes_on = job.state is JobState.OPEN or bool(job.page)
+    """A bulk operation. `due_in_ms` is the time until its next page may begin, None when no page
+    will.
+    """
+    ready_at = job.held_until if job.page and job.held_until is not None else job.due_at
+    continues = job.state is JobState.OPEN or bool(job.page)
     return {
         "job_id": job.id,
         "operation": job.operation,
@@ -107,12 +115,12 @@ def job_view(job: Job, now: datetime) -> dict[str, Any]:
         "canary": {"sent": len(job.canary), "watched": job.judged_by is not None}
         if job.canary
         else None,
-        "due_in_ms": max(span_millis(waits_for - now), 0) if goes_on else None,
+        "due_in_ms": max(span_millis(ready_at - now), 0) if continues else None,
     }
 
 
 def submit_view(report: BulkReport) -> dict[str, Any]:
-    """What a submit has stored and refused."""
+    """The tasks that a submit has stored, and the lines that it has refused."""
     return {
         "submitted": [asdict(submitted) for submitted in report.submitted],
         "rejected": [asdict(rejected) for rejected in report.rejected],

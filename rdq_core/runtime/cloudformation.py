@@ -1,11 +1,12 @@
-"""Queues as a CloudFormation custom resource: what a template says becomes the declared layer.
+"""Queues as a CloudFormation custom resource: a template's queues become the declared layer.
 
     Type: Custom::RdqQueues
-    Properties: {ServiceToken: <the ops function's ARN>, Config: {config_version: 1, queues: {...}}}   or Text: <YAML>
+    Properties:
+      ServiceToken: <the ops function's ARN>
+      Config: {config_version: 1, queues: {...}}        # or Text: <YAML>
 
-The invariant: CloudFormation always gets an answer, and no queue is ever deleted that holds a task,
-that people have made, or that another resource declares too: a queue may move from one resource to
-another.
+The invariant: CloudFormation always gets an answer, and a queue is deleted only if it holds no
+task, was created by a template, and no other resource declares it: queues move between resources.
 """
 
 import hashlib
@@ -41,7 +42,7 @@ _SECONDS: Final = 10
 
 
 class CustomResource:
-    """Declares queues for CloudFormation, and answers it through `send`."""
+    """Declares queues for CloudFormation, and sends its answers with `send`."""
 
     def __init__(self, parts: Parts, *, send: "Send | None" = None) -> None:
         self._parts = parts
@@ -50,94 +51,94 @@ class CustomResource:
     def handle(
         self, event: Mapping[str, Any], remaining: timedelta | None = None
     ) -> dict[str, Any]:
-        """Do what the event asks, and tell CloudFormation. The answer that it was sent. Raises
-        nothing.
-        """
-        work = _Work(self._parts, event)
-        thread = threading.Thread(target=work.run, name="rdq-resource", daemon=True)
+        """Carry out the event, and send CloudFormation the answer. Returns that; raises nothing."""
+        change = _Change(self._parts, event)
+        # In a thread, so that an answer is sent before Lambda ends the invocation: without one
+        # CloudFormation waits for an hour.
+        thread = threading.Thread(target=change.run, name="rdq-resource", daemon=True)
         thread.start()
         thread.join(None if remaining is None else max((remaining - _MARGIN).total_seconds(), 0.0))
-        answer = work.answer or _failed(event, "the function ran out of time: try again")
+        answer = change.answer or _failed(event, "the function ran out of time: try again")
         try:
             self._send(str(event["ResponseURL"]), json.dumps(answer).encode())
-        # CloudFormation will time out, and the log says why
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - CloudFormation will time out; the log says why
             log_error(error, where="answering CloudFormation")
         return answer
 
 
-class _Work:
-    """One event."""
+class _Change:
+    """The change of queues that one event asks for."""
 
     def __init__(self, parts: Parts, event: Mapping[str, Any]) -> None:
         self._parts = parts
         self._event = event
         name = truncate(f"cloudformation: {event.get('StackId', 'unknown')}", MAX_SHORT_TEXT_BYTES)
         self._principal = Principal(name, verified=False)
-        self._owner = _made(event)
+        self._owner = _physical_id(event)
         self.answer: dict[str, Any] | None = None
 
     def run(self) -> None:
         try:
-            self.answer = _answer(self._event, "SUCCESS", self._done())
+            self.answer = _answer(self._event, "SUCCESS", self._apply())
         except RdqError as refused:
-            told = (
-                refused.message if refused.hint is None else f"{refused.message} ({refused.hint})"
-            )
-            self.answer = _failed(self._event, told)
-        except Exception as bug:  # noqa: BLE001 - whatever it is, CloudFormation must hear of it
+            hint = "" if refused.hint is None else f" ({refused.hint})"
+            self.answer = _failed(self._event, f"{refused.message}{hint}")
+        except Exception as bug:  # noqa: BLE001 - CloudFormation must get an answer
             log_error(bug, where="a custom resource")
             self.answer = _failed(self._event, f"this is a bug in rdq: {type(bug).__name__}")
 
-    def _done(self) -> dict[str, Any]:
+    def _apply(self) -> dict[str, Any]:
         kind = self._event["RequestType"]
         if kind not in _KINDS:
             raise InputInvalid("RequestType", f"is none of {', '.join(_KINDS)}")
         if kind == "Delete":
-            made = not str(self._event.get("PhysicalResourceId", "")).endswith(_FAILED)
-            return self._leave(self._queues_of("ResourceProperties")) if made else {}
+            exists = not str(self._event.get("PhysicalResourceId", "")).endswith(_FAILED)
+            return self._release(self._queues_of("ResourceProperties")) if exists else {}
         wanted = checked(_file(self._event.get("ResourceProperties")))
-        gone = (
+        dropped = (
             self._queues_of("OldResourceProperties") - set(wanted.queues)
             if kind == "Update"
             else set()
         )
         self._declare(wanted)
-        self._parts.cursor_key.key()  # so that those who may only read find one
-        return {"Queues": ",".join(wanted.queues)} | self._leave(gone)
+        # Creates the key if there is none: callers that may only read can't, and need it for pages.
+        self._parts.cursor_key.key()
+        return {"Queues": ",".join(wanted.queues)} | self._release(dropped)
 
     def _declare(self, wanted: Document) -> None:
-        """All queues of the file, or none of those that weren't there before: a conflict takes them
-        back.
+        """Declare the queues of the file. After a conflict those that it has created are deleted
+        again, since CloudFormation takes the resource for not created.
         """
         editor = self._editor()
         applied = editor.apply(wanted)
-        made = {each.queue for each in applied if each.result in (Change.CREATED, Change.RESTORED)}
-        for queue in sorted(made):
+        created = {
+            each.queue for each in applied if each.result in (Change.CREATED, Change.RESTORED)
+        }
+        for queue in sorted(created):
             editor.own(queue, self._owner, is_new=True)
         refused = next((each for each in applied if each.error is not None), None)
         if refused is None or refused.error is None:
-            for queue in sorted(set(wanted.queues) - made):
+            for queue in sorted(set(wanted.queues) - created):
                 editor.own(queue, self._owner, is_new=False)
             return
-        self._leave({each.queue for each in applied if each.result is Change.CREATED})
+        self._release({each.queue for each in applied if each.result is Change.CREATED})
         raise ConfigConflict(f"queue {refused.queue}: {refused.error.message}", hint="deploy again")
 
-    def _leave(self, queues: set[str]) -> dict[str, Any]:
-        """Begin the deletion of queues that are empty and nobody else's. The others stay as they
-        are.
+    def _release(self, queues: set[str]) -> dict[str, Any]:
+        """Begin the deletion of those queues that are empty and that this resource alone declares.
+        The others stay.
         """
         editor = self._editor()
-        gone = {
+        deletable = {
             queue
             for queue in queues
             if editor.disown(queue, self._owner) and not self._is_in_use(queue)
         }
-        kept = sorted(queues - gone)
-        for queue in sorted(gone):
+        kept = sorted(queues - deletable)
+        for queue in sorted(deletable):
             try:
                 editor.delete(queue, reason="it is not in the template any more")
-            except QueueNotFound:  # somebody was faster
+            except QueueNotFound:  # deleted by another caller meanwhile
                 continue
         return {"Kept": ",".join(kept)} if kept else {}
 
@@ -146,9 +147,7 @@ class _Work:
         return bool(counts.pending or counts.in_flight or counts.dead)
 
     def _queues_of(self, properties: str) -> set[str]:
-        """The queues that properties name, without those that aren't configured. What can't be read
-        names none.
-        """
+        """The configured queues that properties name; none where the properties can't be read."""
         try:
             named = _file(self._event.get(properties)).queues
         except RdqError:
@@ -156,13 +155,11 @@ class _Work:
         return set(named) & set(self._parts.queues.all())
 
     def _editor(self) -> QueueEditor:
-        return self._parts.editor(self._principal)
+        return QueueEditor(self._parts, self._parts.auditor(self._principal))
 
 
 def _file(properties: object) -> Document:
-    """The file in a resource's properties. CloudFormation makes text of every number and truth
-    value on its way.
-    """
+    """The file in a resource's properties. CloudFormation passes numbers and booleans as text."""
     if not isinstance(properties, Mapping):
         raise InputInvalid("ResourceProperties", "must be an object")
     text, config = properties.get("Text"), properties.get("Config")
@@ -177,18 +174,14 @@ def _file(properties: object) -> Document:
 
 
 def _typed(value: Any, key: str = "") -> Any:
-    """The same with numbers and truth values again, where the value can be one."""
+    """The value with text turned back into numbers and booleans, except where a key holds text."""
     if isinstance(value, Mapping):
         return {name: _typed(inner, name) for name, inner in value.items()}
     if not isinstance(value, str) or key in _TEXTS:
         return value
     try:
         read = yaml.safe_load(value)
-    except (
-        yaml.YAMLError,
-        ValueError,
-        RecursionError,
-    ):  # text that only looks like something of YAML's
+    except (yaml.YAMLError, ValueError, RecursionError):  # text that YAML reads as broken syntax
         return value
     return read if isinstance(read, int | float) else value
 
@@ -198,15 +191,17 @@ def _failed(event: Mapping[str, Any], reason: str) -> dict[str, Any]:
 
 
 def _answer(event: Mapping[str, Any], status: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What CloudFormation expects. The physical id is the same for the resource's whole life; that
-    of one which was never made says so, and its deletion then does nothing.
+    """The answer that CloudFormation expects.
+
+    The physical id stays for the resource's life; that of a resource whose creation failed is
+    marked, so that its deletion does nothing.
     """
-    made = _made(event)
+    own = _physical_id(event)
     is_new = event.get("RequestType") == "Create"
-    physical = made if is_new else str(event.get("PhysicalResourceId") or made)
+    physical = own if is_new else str(event.get("PhysicalResourceId") or own)
     return {
         "Status": status,
-        "PhysicalResourceId": f"{made}{_FAILED}" if is_new and status == "FAILED" else physical,
+        "PhysicalResourceId": f"{own}{_FAILED}" if is_new and status == "FAILED" else physical,
         "StackId": event.get("StackId"),
         "RequestId": event.get("RequestId"),
         "LogicalResourceId": event.get("LogicalResourceId"),
@@ -214,21 +209,20 @@ def _answer(event: Mapping[str, Any], status: str, data: Mapping[str, Any]) -> d
     }
 
 
-def _made(event: Mapping[str, Any]) -> str:
+def _physical_id(event: Mapping[str, Any]) -> str:
     """The physical id of the resource."""
     name = f"{event.get('StackId')}/{event.get('LogicalResourceId')}"
     return f"rdq-queues-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:16]}"
 
 
 def put_answer(url: str, body: bytes) -> None:
-    """Send an answer to CloudFormation's presigned URL, or a local engine's. Raises OSError when it
-    does not arrive.
+    """Send an answer to CloudFormation's presigned URL, or to a local engine. Raises OSError when
+    that fails three times.
     """
     if not (url.startswith("https://") or (url.startswith("http://") and is_loopback(url))):
-        raise OSError("CloudFormation's URL is none")
+        raise OSError("ResponseURL is not an HTTPS URL")
     # The signature covers an empty content type, and urllib would set one of its own.
-    # checked above
-    request = urllib.request.Request(url, data=body, method="PUT", headers={"Content-Type": ""})  # noqa: S310
+    request = urllib.request.Request(url, data=body, method="PUT", headers={"Content-Type": ""})  # noqa: S310 - checked above
     for tried in range(_TRIES):
         try:
             with urllib.request.urlopen(request, timeout=_SECONDS):  # noqa: S310 - the same

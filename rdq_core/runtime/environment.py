@@ -1,6 +1,4 @@
-"""What the environment says about where rdq's tables are; the same for programs and for the command
-line.
-"""
+"""The tables that the environment names, for programs and the command line alike."""
 
 import os
 from collections.abc import Mapping
@@ -16,13 +14,14 @@ LOCAL_TABLES: Final = Tables(
 
 
 def is_local(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether `AWS_ENDPOINT_URL` points at this machine."""
+    """Whether `AWS_ENDPOINT_URL` is an address of this machine."""
     return is_loopback(environ.get(ENDPOINT, ""))
 
 
 def tables_in(environ: Mapping[str, str] = os.environ) -> Tables:
-    """The tables' names. On a local engine those that aren't set are `rdq-tasks`, `rdq-dlq`,
-    `rdq-control` and `rdq-audit`; on AWS all four must be. Raises Unavailable naming each variable
-    that is wrong.
+    """The tables' names. On AWS all four variables must be set; on a local engine they default to
+    `rdq-tasks`, `rdq-dlq`, `rdq-control` and `rdq-audit`.
+
+    Raises Unavailable naming each variable that is missing or wrong.
     """
     return Tables.from_env({**LOCAL_TABLES.as_env(), **environ} if is_local(environ) else environ)

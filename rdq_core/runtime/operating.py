@@ -1,8 +1,8 @@
 """The ops function: operator requests directly, through a function URL, or as a CloudFormation
 custom resource.
 
-The invariant: whatever happens, an answer comes, within what Lambda lets pass; and who asked is on
-record as verified only when IAM says so, which it does through the function URL alone.
+The invariant: every event is answered, within Lambda's size limit; and an audit record calls only a
+caller verified whom IAM has authenticated, which happens through the function URL alone.
 """
 
 import json
@@ -22,14 +22,12 @@ from rdq_core.runtime.problems import problem_of
 from rdq_core.runtime.wiring import Parts
 
 MOST_BYTES: Final = 5 * 1024 * 1024
-"""How large an answer may be. Lambda's own limit is 6 MB, and base64 or escapes may be added on the
-way.
-"""
-_NOBODY: Final = Principal("unknown", verified=False)
+"""The largest answer. Lambda's own limit is 6 MB, and escaping may add to an answer on its way."""
+_UNKNOWN: Final = Principal("unknown", verified=False)
 
 
 class OpsFunction:
-    """Answers whatever event it is given."""
+    """Answers operator requests and CloudFormation."""
 
     def __init__(self, parts: Parts, resource: CustomResource | None = None) -> None:
         self._parts = parts
@@ -44,9 +42,8 @@ class OpsFunction:
         try:
             document = function_url.object_of("event", event)
             return self._answer(document, _claimed(document.pop("principal", None)))
-        # the last line of defence makes a problem of all of them
-        except Exception as error:  # noqa: BLE001
-            return {"problem": _told(error)}
+        except Exception as error:  # noqa: BLE001 - the caller gets every error as a problem
+            return {"problem": _problem(error)}
 
     def _over_http(self, event: Mapping[str, Any], context: Any) -> dict[str, Any]:
         try:
@@ -55,11 +52,11 @@ class OpsFunction:
                 200, self._answer(function_url.request_of(event), who), "application/json"
             )
         except Exception as error:  # noqa: BLE001 - the same
-            problem = _told(error)
+            problem = _problem(error)
             return _response(problem["status"], problem, "application/problem+json")
 
     def _answer(self, document: Mapping[str, Any], who: Principal) -> dict[str, Any]:
-        """The answer, so large that it gets through. Of a page that doesn't, half the page."""
+        """The answer, cut to a size that Lambda returns: a page is halved until it fits."""
         while True:
             answer = answer_request(document, self._parts, lambda: who)
             excess = len(json.dumps(answer).encode()) - MOST_BYTES
@@ -78,7 +75,7 @@ class OpsFunction:
 
 
 def _cut(answer: dict[str, Any]) -> dict[str, Any]:
-    """An answer without its bulkiest part, and a mark that says so."""
+    """An answer without its largest parts, marked as truncated."""
     if "attempts" in answer:
         lean = [
             {**each, "error": each["error"] and {**each["error"], "stack": None}}
@@ -91,22 +88,23 @@ def _cut(answer: dict[str, Any]) -> dict[str, Any]:
         answer = {**answer, "items": kept, "truncated": True}
     if len(json.dumps(answer).encode()) > MOST_BYTES:
         raise InputInvalid(
-            "request", "has an answer that is too large for Lambda; ask the tables themselves"
+            "request",
+            "has an answer that is too large for Lambda; ask again with access to the tables",
         )
     return answer
 
 
 def _claimed(name: object) -> Principal:
     if name is None:
-        return _NOBODY
+        return _UNKNOWN
     if not isinstance(name, str) or not name:
-        raise InputInvalid("principal", "must be text: who asks")
+        raise InputInvalid("principal", "must be text: the caller's name")
     return Principal(truncate(name, MAX_SHORT_TEXT_BYTES), verified=False)
 
 
-def _told(error: Exception) -> dict[str, Any]:
+def _problem(error: Exception) -> dict[str, Any]:
     problem = problem_of(error)
-    if problem["status"] >= 500:  # noqa: PLR2004 - from here on it is no mistake of the caller's
+    if problem["status"] >= 500:  # noqa: PLR2004 - not the caller's mistake
         log_error(error, where="an operator request")
     return problem
 

@@ -1,4 +1,4 @@
-"""Who asks: the IAM identity that AWS vouches for, else what the caller says of itself."""
+"""The caller's name for the audit log: its IAM identity, or else what the caller claims."""
 
 import getpass
 import os
@@ -11,20 +11,18 @@ from rdq_core.domain.text import truncate
 from rdq_core.engine.auditor import Principal
 
 CLAIMED: Final = "RDQ_PRINCIPAL"
-"""The environment variable with which a caller names itself, where AWS doesn't."""
+"""The environment variable in which a caller names itself, where STS is not asked."""
 _SECONDS: Final = 2
 
 
 def claimed(environ: Mapping[str, str] = os.environ) -> Principal:
-    """What the environment says, or the user of this machine: nobody vouches for it."""
+    """The name in the environment, or else user and host. It is not verified."""
     name = environ.get(CLAIMED) or f"{_user()}@{socket.gethostname()}"
     return Principal(truncate(name, MAX_SHORT_TEXT_BYTES), verified=False)
 
 
 def identified(environ: Mapping[str, str] = os.environ) -> Principal:
-    """The identity behind the AWS credentials, as STS tells it; what is claimed where STS doesn't
-    answer.
-    """
+    """The identity of the AWS credentials, as STS answers it; the claimed name when STS fails."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -39,14 +37,14 @@ def _sts() -> Any:
     import botocore.session
     from botocore.config import Config
 
-    patience = Config(
+    config = Config(
         connect_timeout=_SECONDS, read_timeout=_SECONDS, retries={"total_max_attempts": 1}
     )
-    return botocore.session.get_session().create_client("sts", config=patience)
+    return botocore.session.get_session().create_client("sts", config=config)
 
 
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
+    except (KeyError, OSError):  # in a container the user may have no name
         return f"uid-{os.getuid()}"

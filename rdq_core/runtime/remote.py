@@ -1,4 +1,4 @@
-"""Operator requests through the ops function, for whoever may invoke it and not touch the tables."""
+"""Operator requests through the ops function, for callers without access to the tables."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ _SECONDS: Final = 60
 
 
 def ask_function(function: str, document: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of the ops function of this name. Raises what the function's problem says, and
+    """The answer of the ops function of this name. Raises the error that the function answers, and
     Unavailable when it can't be invoked or has failed.
     """
     from botocore.exceptions import BotoCoreError, ClientError
@@ -25,15 +25,16 @@ def ask_function(function: str, document: Mapping[str, Any]) -> dict[str, Any]:
     except BotoCoreError as failed:
         raise Unavailable(f"{function} could not be invoked: {type(failed).__name__}") from None
     if "FunctionError" in answer:
+        raise Unavailable(f"{function} failed ({answer['FunctionError']})", hint="see its log")
+    content = json.loads(answer["Payload"].read())
+    if not isinstance(content, dict):
         raise Unavailable(
-            f"{function} failed ({answer['FunctionError']})", hint="its log tells why"
+            f"{function} is not an ops function of rdq: its answer is not a JSON object",
+            hint="name the stack's ops function",
         )
-    told = json.loads(answer["Payload"].read())
-    if not isinstance(told, dict):
-        raise Unavailable(f"{function} is no ops function of rdq: its answer is no document")
-    if "problem" in told:
-        raise _error(told["problem"])
-    return told
+    if "problem" in content:
+        raise _error(content["problem"])
+    return content
 
 
 def _refused(function: str, refused: Any) -> Unavailable:
@@ -49,7 +50,7 @@ def _refused(function: str, refused: Any) -> Unavailable:
 
 
 def _error(problem: Mapping[str, Any]) -> RdqError:
-    """The error that the function met. Its code tells what it is."""
+    """The error that the function answered. Its code says what it is."""
     return RdqError(
         problem["detail"], code=problem["code"], task_id=problem.get("id"), hint=problem.get("hint")
     )

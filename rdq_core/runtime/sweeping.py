@@ -30,6 +30,7 @@ from rdq_core.runtime.reservations import (
     helper_reservation,
     successor_reservation,
 )
+from rdq_core.runtime.sweepers import build_sweeper
 
 REGISTRY: Final = "RDQ_REGISTRY"
 """The environment variable that names handlers packaged with the function, as MODULE[:REGISTRY]."""
@@ -134,7 +135,8 @@ class SweeperFunction:
         )
         names = tuple(each.queue for each in served)
         handlers: HandlerSource = self._registry
-        sweeper = self._parts.sweeper(
+        sweeper = build_sweeper(
+            self._parts,
             handlers,
             serves=names,
             worker=invocation.worker,

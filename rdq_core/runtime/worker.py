@@ -15,6 +15,7 @@ from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import InputInvalid, RdqError
 from rdq_core.runtime.invocation import worker_name
+from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.runtime.wiring import Parts
 
 DRAIN_HORIZON: Final = timedelta(hours=1)
@@ -50,7 +51,7 @@ class Worker:
         self._parts = parts
         self._grace = grace
         self._stop = Stop()
-        self._sweeper = parts.sweeper(handlers, serves=queues, worker=worker_name(), rdq=rdq)
+        self._sweeper = build_sweeper(parts, handlers, serves=queues, worker=worker_name(), rdq=rdq)
 
     def run(self) -> SweepReport:
         """Serve until `stop`."""

@@ -28,6 +28,7 @@ from rdq_core.handlers.aws_lambda import LambdaInvoker
 from rdq_core.handlers.registry import Registry
 from rdq_core.runtime.error_hub import ErrorHub
 from rdq_core.runtime.log import Quiet, log_error
+from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.runtime.system import SystemIds
 from rdq_core.runtime.wiring import Parts, connect
 from rdq_core.stores.memory import MemoryStore
@@ -124,7 +125,9 @@ class Embedded:
             )
         self._failures.check_known({*handlers.refs, *(self.registry.refs if self.registry else ())})
         rigged = Rigged(handlers, self._failures)
-        sweeper = self.parts.sweeper(rigged, serves=handlers.queues, worker="test:1", rdq=self.rdq)
+        sweeper = build_sweeper(
+            self.parts, rigged, serves=handlers.queues, worker="test:1", rdq=self.rdq
+        )
         drain = Drain(sweeper, self.parts.store, self.parts.queues, self.clock, handlers.queues)
         return drain.run(until)
 
@@ -138,7 +141,9 @@ class Embedded:
             for queue, settings in self.parts.queues.all().items()
             if settings.host is Host.SWEEPER
         ]
-        sweeper = self.parts.sweeper(Registry(), serves=served, worker="test:1", host=Host.SWEEPER)
+        sweeper = build_sweeper(
+            self.parts, Registry(), serves=served, worker="test:1", host=Host.SWEEPER
+        )
         drain = Drain(sweeper, self.parts.store, self.parts.queues, self.clock, served)
         return drain.run(until)
 

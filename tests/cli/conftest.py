@@ -19,6 +19,7 @@ from rdq_core.engine.report import QueueReport
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.runtime import principal, wiring
 from rdq_core.runtime.log import Quiet
+from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.runtime.wiring import connect
 from rdq_core.stores.dynamodb.schema import Tables, create_tables
 from tests.support.engines import Engine
@@ -160,12 +161,8 @@ def run_once(charge: Callable[[bytes], object]) -> QueueReport:
     registry = Registry(queues=["billing"])
     registry.register("charge", charge)
     limits = SweepLimits(horizon=timedelta(0), linger=timedelta(0))
-    return (
-        connect(events=Quiet())
-        .sweeper(registry, serves=["billing"], worker="test")
-        .sweep(limits)
-        .total
-    )
+    sweeper = build_sweeper(connect(events=Quiet()), registry, serves=["billing"], worker="test")
+    return sweeper.sweep(limits).total
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ import pytest
 
 from rdq_core.cli.connection import Asking
 from rdq_core.domain.times import parse_time
+from rdq_core.ops.advancing import Advancer
 from rdq_core.runtime import wiring
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import connect
@@ -110,7 +111,7 @@ def test_ctrl_c_comes_too_late_for_a_job_that_others_have_finished(
         parts = connect(events=Quiet())
         (job,) = parts.jobs.open_jobs()
         while not job.state.is_over:
-            job = parts.advancer().advance(job, take_over=True)
+            job = Advancer(parts, at_once=8).advance(job, take_over=True)
             if not job.state.is_over:
                 hurried = job.changed(due_at=parts.clock.now())
                 parts.jobs.replace(job, hurried)
@@ -145,7 +146,7 @@ def test_a_canary_that_fails_leaves_the_rest_and_says_so(rdq: Shell, many: list[
     canary = ("--canary", "2", "--canary-wait", "10s")
     answer = rdq("dlq", "redrive", "billing", "--all", *canary, "--yes")
     assert answer.code == 4
-    assert "STOPPED: 0 of the first 2 succeeded, and 2 were to" in answer.out
+    assert "STOPPED: 0 of the first 2 succeeded, and 2 were required" in answer.out
     assert len(dead(rdq)) == 4
 
 

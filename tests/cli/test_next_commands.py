@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rdq_core.ops.job_control import JobControl
 from rdq_core.runtime import remote
 from rdq_core.runtime.operating import OpsFunction
 from rdq_core.runtime.wiring import connect
@@ -132,7 +133,7 @@ def test_a_job_that_is_not_over_leads_to_what_it_waits_for(rdq: Shell, bury: Bur
     ]
     for command in (["job", "list"], ["job", "get", job_id]):
         assert next_commands(rdq(*command)) == [["job", "watch", job_id]]
-    connect().job_desk().pause(job_id)
+    JobControl(connect()).pause(job_id)
     for command in (["job", "list"], ["job", "get", job_id]):
         assert next_commands(rdq(*command)) == [["job", "resume", job_id]]
 

@@ -15,12 +15,22 @@ import typer
 from rdq_core.cli.app import app
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.runtime.log import LogSink
+from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.runtime.wiring import connect
 from rdq_core.testing.moto import AtomicMotoServer
 from tests.cli.conftest import QUEUES, Shell
 from tests.cli.test_local import RDQ, serving
 from tests.support import waiting
-from tests.support.canary import HEADER, MESSAGE, PAYLOAD, RESULT, ROOT, Outlets, found_in
+from tests.support.canary import (
+    HEADER,
+    MESSAGE,
+    PAYLOAD,
+    REFERENCE,
+    RESULT,
+    ROOT,
+    Outlets,
+    found_in,
+)
 from tests.support.engines import REGION, Engine
 from tests.support.processes import HANGS
 
@@ -78,9 +88,9 @@ def sweep() -> None:
     it says.
     """
     limits = SweepLimits(horizon=timedelta(0), linger=timedelta(0))
-    connect(events=LogSink()).sweeper(waiting.registry, serves=["billing"], worker="test").sweep(
-        limits
-    )
+    build_sweeper(
+        connect(events=LogSink()), waiting.registry, serves=["billing"], worker="test"
+    ).sweep(limits)
 
 
 @pytest.fixture
@@ -112,6 +122,7 @@ def about_tasks(typed: Typed, rdq: Shell) -> None:
     typed("dlq redrive", "billing", dead, *edited, given=PAYLOAD.encode())
     typed("dlq redrive", "billing", "--all", "--dry-run")
     typed("dlq purge", "billing", other, "--yes", "--reason", "too old")
+    typed("task forget", "--target", REFERENCE, "--yes")
 
 
 def about_jobs(typed: Typed, rdq: Shell) -> None:

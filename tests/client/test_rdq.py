@@ -21,6 +21,7 @@ from rdq_core.errors import (
     TaskNotFound,
 )
 from rdq_core.runtime.error_hub import ErrorHub
+from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.runtime.tracing import of_xray
 from rdq_core.runtime.wiring import connect
 from rdq_core.stores.memory import MemoryStore
@@ -292,7 +293,7 @@ def test_a_host_without_an_rdq_refuses_reconcilers_instead_of_dropping_them() ->
     world = World()
     world.registry.reconciler("pending-exports")(lambda _rdq: None)
     with pytest.raises(InputInvalid, match="reconcilers"):
-        world.parts.sweeper(world.registry, serves=[QUEUE], worker="host:1")
+        build_sweeper(world.parts, world.registry, serves=[QUEUE], worker="host:1")
 
 
 @pytest.mark.parametrize(("name", "timeout"), [("pending", "5s"), ("other", "5"), ("", "5s")])

@@ -28,6 +28,7 @@ from rdq_core.domain.ids import id_at
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.runtime import principal, wiring
 from rdq_core.runtime.log import Quiet
+from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.runtime.system import SystemIds
 from rdq_core.runtime.wiring import connect
 from rdq_core.stores.dynamodb.schema import Tables, create_tables
@@ -134,7 +135,7 @@ class Night:
         # It sees no jobs: that it takes one on before or after its own runs would be for the
         # threads to decide.
         parts = replace(connect(events=Quiet()), jobs=MemoryJobs())
-        sweeper = parts.sweeper(registry, serves=registry.queues, worker="worker-7:41")
+        sweeper = build_sweeper(parts, registry, serves=registry.queues, worker="worker-7:41")
         sweeper.sweep(_NOW_ONLY)
 
     # -- what happens ------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
-"""The table of requests in docs/ops.md, made of their models.
+"""The table of requests in docs/ops.md, generated from the requests.
 
 python -m tests.docs.ops_reference        writes it
 """
 
 import re
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,7 @@ _TABLE = re.compile(r"(<!-- requests:[^\n]*-->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def with_table(text: str) -> str:
-    """The document with the table as the models have it."""
+    """The document with a current table."""
     return _TABLE.sub(lambda found: found[1] + _table() + found[2], text)
 
 
@@ -24,12 +25,12 @@ def _table() -> str:
 
 
 def _row(op: str) -> str:
-    model = OPERATIONS[op]
-    fields = [
-        f"**{name}**" if field.is_required() else name for name, field in model.model_fields.items()
-    ]
-    summary = " ".join((model.__doc__ or "").split("\n\n")[0].split())
-    return f"| `{op}` | {', '.join(fields) or '-'} | {summary} |"
+    """One request: its required fields first, in bold, then the others."""
+    request = OPERATIONS[op]
+    required = [f"**{each.name}**" for each in fields(request) if each.default is MISSING]
+    optional = [each.name for each in fields(request) if each.default is not MISSING]
+    summary = " ".join((request.__doc__ or "").split("\n\n")[0].split())
+    return f"| `{op}` | {', '.join(required + optional) or '-'} | {summary} |"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from rdq_core.runtime.operating import OpsFunction
 from rdq_core.runtime.problems import Forbidden, problem_of
 from tests.docs.ops_reference import DOCUMENT, with_table
 from tests.engine.world import QUEUE
-from tests.ops.crew import Crew
+from tests.ops.dlq import Dlq
 
 TEXT = DOCUMENT.read_text()
 
@@ -26,10 +26,10 @@ def blocks(language: str) -> list[str]:
 
 @pytest.mark.parametrize("request_", blocks("json"))
 def test_every_request_is_answered(request_: str) -> None:
-    crew = Crew()
-    crew.bury(3, error_type="ReadTimeout")
-    crew.clock.advance("1m")
-    answer = OpsFunction(crew.parts).answer(json.loads(request_))
+    dlq = Dlq()
+    dlq.fill(3, error_type="ReadTimeout")
+    dlq.clock.advance("1m")
+    answer = OpsFunction(dlq.parts).answer(json.loads(request_))
     assert "problem" not in answer
     if "dlq" in request_:
         assert len(answer.get("items", ())) == 3 or answer["selected"] == 3
@@ -37,16 +37,16 @@ def test_every_request_is_answered(request_: str) -> None:
 
 def test_the_resource_of_the_template_is_declared() -> None:
     (template,) = map(yaml.safe_load, blocks("yaml"))
-    crew = Crew()
+    dlq = Dlq()
     sent: list[Any] = []
     event = {
         "RequestType": "Create",
         "ResponseURL": "https://x",
         "ResourceProperties": template["Queues"]["Properties"],
     }
-    CustomResource(crew.parts, send=lambda _url, body: sent.append(json.loads(body))).handle(event)
+    CustomResource(dlq.parts, send=lambda _url, body: sent.append(json.loads(body))).handle(event)
     assert sent[0]["Status"] == "SUCCESS"
-    assert crew.world.queues.settings(QUEUE).retry.max_attempts == 8
+    assert dlq.world.queues.settings(QUEUE).retry.max_attempts == 8
 
 
 def test_the_table_is_what_the_models_say() -> None:

@@ -11,6 +11,7 @@ import pytest
 from rdq_core.client.rdq import Rdq
 from rdq_core.domain.task import Status
 from rdq_core.engine.sweep import SweepLimits
+from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.stores.dynamodb.schema import definitions
 from rdq_core.testing.faults import FaultScript
 from tests.engine.test_outcomes import ERRORS
@@ -81,7 +82,7 @@ def test_followers_of_another_host_s_key_are_passed_over_without_a_request_each(
     for _ in range(PAGE):
         world.submit("a", concurrency_key="a")
     world.submit("b", concurrency_key="b")
-    elsewhere = world.parts.sweeper(world.registry, serves=[QUEUE], worker="other:1")
+    elsewhere = build_sweeper(world.parts, world.registry, serves=[QUEUE], worker="other:1")
     limits = SweepLimits(horizon=timedelta(0), linger=timedelta(0), max_tasks=1)
     other = threading.Thread(target=elsewhere.sweep, args=(limits,))
     other.start()

@@ -3,25 +3,24 @@ what they are.
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.times import EPOCH
-from rdq_core.ops.cursors import Cursors
 from rdq_core.ops.dead_letters import DeadLetters, entries_of
 from rdq_core.ops.orders import Operation, Order
 from rdq_core.ops.preview import preview
-from rdq_core.ops.selection import Filters, Selection
+from rdq_core.ops.selection import DeadLetterFilter, Selection
 from rdq_core.stores.dynamodb.dead_letters import entry_item
 from rdq_core.stores.dynamodb.reading import MOST_COUNTED
 from rdq_core.stores.dynamodb.schema import DEAD_INDEX
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
-from rdq_core.stores.memory_jobs import MemoryCursorKey
 from rdq_core.stores.memory_queues import MemoryQueues
 from rdq_core.testing.clock import FrozenClock, NoJitter, SkipsSleep
+from rdq_core.testing.embedded import in_memory
 from tests.dynamodb.world import QUEUE, SHARDS, TABLES, CountedIds
 
 ENTRY = entry_item(
@@ -110,27 +109,26 @@ def store_on(client: Any) -> DynamoTaskStore:
     )
 
 
-def desk_on(client: Any) -> DeadLetters:
-    clock = FrozenClock()
-    queues = MemoryQueues(clock=clock)
-    queues.put_declared(QUEUE, {}, {}, expected_revision=0)
-    return DeadLetters(
-        store_on(client), queues, Cursors(MemoryCursorKey(b"a key that nobody knows")), clock=clock
-    )
+def dead_letters_on(client: Any) -> DeadLetters:
+    return DeadLetters(replace(in_memory({QUEUE: {}}).parts, store=store_on(client)))
 
 
 @pytest.mark.parametrize(
     ("filters", "number"),
-    [(Filters(), 50_000), (Filters(group="v1:3"), 7_144), (Filters(type="no"), 0)],
+    [
+        (DeadLetterFilter(), 50_000),
+        (DeadLetterFilter(group="v1:3"), 7_144),
+        (DeadLetterFilter(type="no"), 0),
+    ],
 )
 def test_fifty_thousand_dead_tasks_are_listed_page_by_page_in_the_memory_of_a_few_pages(
-    filters: Filters, number: int
+    filters: DeadLetterFilter, number: int
 ) -> None:
     client = Crowded(dead=50_000 // SHARDS)
-    desk, listed, last, cursor = desk_on(client), 0, EPOCH, None
+    dead_letters, listed, last, cursor = dead_letters_on(client), 0, EPOCH, None
     before = sys.getallocatedblocks()
     while True:
-        page = desk.entries(QUEUE, filters, page_size=500, cursor=cursor)
+        page = dead_letters.entries(QUEUE, filters, page_size=500, cursor=cursor)
         assert all(entry.dead_at >= last for entry in page.items)
         listed, last = listed + len(page.items), page.items[-1].dead_at if page.items else last
         cursor = page.next_cursor
@@ -145,7 +143,7 @@ def test_fifty_thousand_dead_tasks_are_previewed_in_the_memory_of_a_few_pages() 
     client, clock = Crowded(dead=50_000 // SHARDS), FrozenClock()
     queues = MemoryQueues(clock=clock)
     queues.put_declared(QUEUE, {}, {}, expected_revision=0)
-    order = Order(operation=Operation.REDRIVE, selection=Selection(everything=True))
+    order = Order(operation=Operation.REDRIVE, selection=Selection(all=True))
     before = sys.getallocatedblocks()
     seen = preview(
         entries_of(store_on(client), QUEUE), order, queues.settings(QUEUE), cutoff=clock.now()
@@ -156,10 +154,10 @@ def test_fifty_thousand_dead_tasks_are_previewed_in_the_memory_of_a_few_pages() 
 
 def test_fifty_thousand_dead_tasks_are_grouped_in_the_memory_of_a_few_pages() -> None:
     client = Crowded(dead=50_000 // SHARDS)
-    desk = desk_on(client)
+    dead_letters = dead_letters_on(client)
 
     before = sys.getallocatedblocks()
-    groups = desk.groups(QUEUE)
+    groups = dead_letters.groups(QUEUE)
 
     assert client.most_blocks - before < A_FEW_PAGES
     assert (sum(group.count for group in groups), len(groups)) == (50_000, 7)

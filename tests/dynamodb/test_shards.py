@@ -11,6 +11,7 @@ from rdq_core.domain.task import Status
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.handlers.registry import Registry
 from rdq_core.runtime import wiring
+from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.stores.dynamodb.schema import queue_shard
 from rdq_core.testing.clock import FrozenClock, SkipsSleep
 from rdq_core.testing.embedded import Embedded, on_tables
@@ -149,7 +150,7 @@ def test_a_thousand_unreadable_rows_at_a_shards_head_do_not_stop_it(local: Embed
     local.advance("1m")
     submitted(local, range(1, 6))
     ran = Ran()
-    sweeper = local.parts.sweeper(ran.registry, serves=[QUEUE], worker="test:1")
+    sweeper = build_sweeper(local.parts, ran.registry, serves=[QUEUE], worker="test:1")
     with FaultScript(local.client) as faults:
         # What the engine would answer as well, in a hundredth of the time.
         refusal = Rejects("ConditionalCheckFailedException", item=damaged)

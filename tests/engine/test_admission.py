@@ -17,6 +17,7 @@ from rdq_core.engine.reconcile import Reconciler
 from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import StoreFailed
+from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.testing.clock import NoJitter
 from tests.engine.world import NOW_ONLY, QUEUE, World
 from tests.support.processes import HANGS
@@ -65,7 +66,8 @@ def test_several_sweepers_share_one_limit() -> None:
     for _ in range(100):
         world.submit()
     sweepers = [
-        world.parts.sweeper(world.registry, serves=[QUEUE], worker=f"host:{n}") for n in range(4)
+        build_sweeper(world.parts, world.registry, serves=[QUEUE], worker=f"host:{n}")
+        for n in range(4)
     ]
     done = 0
     for _ in range(5):
@@ -207,7 +209,7 @@ def test_a_key_that_another_host_holds_is_deferred_and_costs_no_attempt() -> Non
     other = World()
     other.parts, other.store = world.parts, world.store
     other.handler(holds)
-    sweeper = world.parts.sweeper(other.registry, serves=[QUEUE], worker="other:1")
+    sweeper = build_sweeper(world.parts, other.registry, serves=[QUEUE], worker="other:1")
     thread = threading.Thread(
         target=sweeper.sweep,
         args=(SweepLimits(horizon=timedelta(0), linger=timedelta(0), max_tasks=1),),
@@ -255,7 +257,7 @@ def test_only_the_kind_of_host_that_may_serve_a_queue_touches_its_tasks(
 ) -> None:
     world = World(**declared)
     task_id = world.submit(ref="unknown-here")
-    sweeper = world.parts.sweeper(world.registry, serves=[QUEUE], worker="host:1", host=host)
+    sweeper = build_sweeper(world.parts, world.registry, serves=[QUEUE], worker="host:1", host=host)
     sweeper.sweep(NOW_ONLY)
     assert world.task(task_id).status is (Status.DEAD if served else Status.PENDING)
 

@@ -12,6 +12,7 @@ from rdq_core.domain.lease import Claim
 from rdq_core.engine.events import EventName
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import LeaseLost, StoreFailed
+from rdq_core.runtime.sweepers import build_sweeper
 from tests.engine.world import NOW_ONLY, QUEUE, World, until
 
 LONG = {"lease": "6s", "handler_timeout": "10m"}
@@ -73,7 +74,7 @@ def test_sleeping_in_async_code_keeps_its_lease() -> None:
 def test_no_other_host_can_take_a_task_whose_handler_blocks_for_many_leases() -> None:
     world, starts = World(execution=LONG), []
     beats = count_beats(world)
-    other = world.parts.sweeper(world.registry, serves=[QUEUE], worker="other:1")
+    other = build_sweeper(world.parts, world.registry, serves=[QUEUE], worker="other:1")
 
     def handler(_order: str) -> None:
         starts.append(1)
@@ -96,7 +97,7 @@ def test_a_heartbeat_that_was_frozen_and_comes_later_does_nothing(
     world = World(execution=LONG)
     heartbeat, frozen, thawed, after = world.store.heartbeat, [True], [], []
     gate, second_runs, heard = threading.Event(), threading.Event(), []
-    other = world.parts.sweeper(world.registry, serves=[QUEUE], worker="other:1")
+    other = build_sweeper(world.parts, world.registry, serves=[QUEUE], worker="other:1")
     second = threading.Thread(target=lambda: other.sweep(NOW_ONLY))
 
     def handler(_order: str, ctx: TaskContext) -> str:

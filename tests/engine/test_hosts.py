@@ -13,6 +13,7 @@ from rdq_core.domain.lease import Claim, Grant
 from rdq_core.domain.task import Task
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import TaskConflict
+from rdq_core.runtime.sweepers import build_sweeper
 from tests.engine.world import NOW_ONLY, QUEUE, World
 
 
@@ -31,9 +32,15 @@ def test_a_worker_and_a_sweeper_function_leave_each_other_s_tasks_alone() -> Non
     world = World()
     world.configure("mail", index_shards=1, dispatch={"host": "sweeper"})
     serves = (QUEUE, "mail")  # even where both look at both
-    worker = world.parts.sweeper(a_registry(QUEUE, "charge", ran), serves=serves, worker="host:1")
-    function = world.parts.sweeper(
-        a_registry("mail", "send", ran), serves=serves, worker="lambda:1", host=Host.SWEEPER
+    worker = build_sweeper(
+        world.parts, a_registry(QUEUE, "charge", ran), serves=serves, worker="host:1"
+    )
+    function = build_sweeper(
+        world.parts,
+        a_registry("mail", "send", ran),
+        serves=serves,
+        worker="lambda:1",
+        host=Host.SWEEPER,
     )
     tasks = [world.submit("7", ref="charge"), world.submit("8", queue="mail", ref="send")]
     for host in (worker, function, worker):
@@ -46,9 +53,9 @@ def test_a_host_touches_no_queue_that_it_does_not_serve() -> None:
     world = World()
     world.configure("mail", index_shards=1)
     task_id = world.submit(queue="mail", ref="send")
-    world.parts.sweeper(a_registry(QUEUE, "charge", []), serves=[QUEUE], worker="host:1").sweep(
-        NOW_ONLY
-    )
+    build_sweeper(
+        world.parts, a_registry(QUEUE, "charge", []), serves=[QUEUE], worker="host:1"
+    ).sweep(NOW_ONLY)
     assert world.task(task_id).status is Status.PENDING
 
 
@@ -131,7 +138,8 @@ def test_two_sweepers_at_once_give_a_key_one_holder() -> None:
     world.handler(handler)
     tasks = [world.submit(key, concurrency_key=key) for key in "abc" * 20]
     sweepers = [
-        world.parts.sweeper(world.registry, serves=[QUEUE], worker=f"host:{n}") for n in range(2)
+        build_sweeper(world.parts, world.registry, serves=[QUEUE], worker=f"host:{n}")
+        for n in range(2)
     ]
 
     def sweep_on(number: int) -> None:

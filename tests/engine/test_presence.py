@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import StoreFailed
+from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.stores.memory_reservations import MemoryReservations
 from rdq_core.testing.clock import NOON
 from tests.engine.world import QUEUE, World, sleeps_until, until
@@ -13,9 +14,9 @@ LIMITS = SweepLimits(horizon=timedelta(seconds=20))
 
 
 def sweep(world: World, limits: SweepLimits = LIMITS) -> None:
-    world.parts.sweeper(world.registry, serves=[QUEUE, "mail"], worker="w", awake=True).sweep(
-        limits
-    )
+    build_sweeper(
+        world.parts, world.registry, serves=[QUEUE, "mail"], worker="w", awake=True
+    ).sweep(limits)
 
 
 def is_awake(world: World, queue: str = QUEUE) -> bool:

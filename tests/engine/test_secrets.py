@@ -17,9 +17,12 @@ from rdq_core.engine.events import Event, EventName
 from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import InputInvalid
+from rdq_core.ops.audit_reader import AuditReader
+from rdq_core.ops.dead_letter_edits import DeadLetterEditor
 from rdq_core.runtime.hosting import FunctionHost
 from rdq_core.runtime.kicking import KickFunction
 from rdq_core.runtime.log import LOGGER, LogSink, keep_requests_out_of_logs
+from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.runtime.telemetry import MetricsSink
 from rdq_core.testing.embedded import Embedded, embedded, in_memory
 from tests.support.canary import (
@@ -117,7 +120,7 @@ def live(local: Embedded) -> None:
         rdq.submit(QUEUE, ref, PAYLOAD, content_type="text/plain", **SOLD)
     unroutable = rdq.submit(QUEUE, "nobody-knows", PAYLOAD, **SOLD)
     local.drain(horizon="1h")
-    editor = local.parts.dead_letter_editor(Principal("ann"))
+    editor = DeadLetterEditor(local.parts, local.parts.auditor(Principal("ann")))
     editor.redrive(QUEUE, [unroutable.id], Edit(handler_ref="succeeds", payload=PAYLOAD.encode()))
     local.drain(horizon="1h")
     editor.purge(QUEUE, [entry.task_id for entry in local.parts.store.dead(QUEUE, limit=50).items])
@@ -152,7 +155,7 @@ def _release(local: Embedded, registry: Registry) -> None:
         return order
 
     local.rdq.submit(QUEUE, "is-stopped", PAYLOAD, **SOLD)
-    sweeper = local.parts.sweeper(registry, serves=[QUEUE], worker="test:1")
+    sweeper = build_sweeper(local.parts, registry, serves=[QUEUE], worker="test:1")
     sweeper.sweep(SweepLimits(), stop)
 
 
@@ -183,7 +186,7 @@ def collect(local: Embedded, told: Told, outlets: Outlets) -> None:
     it is read.
     """
     told.metrics.flush()
-    outlets.hear("audit", *local.parts.audit_desk().list(QUEUE, page_size=500)["items"])
+    outlets.hear("audit", *AuditReader(local.parts).list(QUEUE, page_size=500)["items"])
 
 
 def test_no_transition_emits_private_data(

@@ -12,6 +12,7 @@ from rdq_core.engine.events import EventName
 from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import CorruptItem, StoreFailed
+from rdq_core.runtime.sweepers import build_sweeper
 from tests.engine.world import NOW_ONLY, QUEUE, World, raises
 
 
@@ -257,7 +258,7 @@ def test_a_queue_that_is_not_configured_is_reported_and_stops_nothing_else() -> 
     world = World()
     world.handler(lambda _order: None)
     world.submit()
-    sweeper = world.parts.sweeper(world.registry, serves=("ghost", QUEUE), worker="host:1")
+    sweeper = build_sweeper(world.parts, world.registry, serves=("ghost", QUEUE), worker="host:1")
     assert sweeper.sweep(NOW_ONLY).total.completed == 1
     assert world.told.errors[0][0] == "configuration of queue ghost"
 
@@ -274,7 +275,9 @@ def test_two_sweeps_at_once_run_each_task_once() -> None:
         world.submit(f"order {number}")
     threads = [
         threading.Thread(
-            target=world.parts.sweeper(world.registry, serves=[QUEUE], worker=f"host:{n}").sweep,
+            target=build_sweeper(
+                world.parts, world.registry, serves=[QUEUE], worker=f"host:{n}"
+            ).sweep,
             args=(NOW_ONLY,),
         )
         for n in range(4)

@@ -13,6 +13,7 @@ from rdq_core.engine.reconcile import Reconciler, Reconcilers
 from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import CorruptItem
+from rdq_core.runtime.sweepers import build_sweeper
 from tests.engine.world import NOW_ONLY, QUEUE, World, sleeps_until
 
 
@@ -184,7 +185,7 @@ def test_a_queue_whose_configuration_cannot_be_read_stops_nothing_else(
         return settings(queue)
 
     monkeypatch.setattr(world.queues, "settings", unreadable)
-    sweeper = world.parts.sweeper(world.registry, serves=["broken", QUEUE], worker="host:1")
+    sweeper = build_sweeper(world.parts, world.registry, serves=["broken", QUEUE], worker="host:1")
     assert sweeper.sweep(NOW_ONLY).total.completed == 1
     assert {where for where, _ in world.told.errors} == {"configuration of queue broken"}
 

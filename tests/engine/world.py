@@ -21,6 +21,7 @@ from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import Sweeper, SweepLimits
 from rdq_core.handlers.aws_lambda import LambdaInvoker
 from rdq_core.handlers.registry import Registry
+from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.runtime.wiring import Parts
 from rdq_core.stores.memory import MemoryStore
 from rdq_core.stores.memory_audit import MemoryAudit
@@ -113,7 +114,8 @@ class World:
     def sweeper(self) -> Sweeper:
         """One sweeper for the whole test, so that it keeps its slots."""
         if self._sweeper is None:
-            self._sweeper = self.parts.sweeper(
+            self._sweeper = build_sweeper(
+                self.parts,
                 self.registry,
                 serves=tuple(self.queues.all()),
                 worker="host:1",

@@ -15,7 +15,7 @@ from rdq_core.ops.queue_edits import QueueEditor
 from rdq_core.runtime.cloudformation import CustomResource, put_answer
 from rdq_core.runtime.operating import OpsFunction
 from tests.engine.world import QUEUE, World
-from tests.ops.crew import ANN, Crew
+from tests.ops.dlq import ANN, Dlq
 
 URL = "https://cloudformation.example/answer"
 STACK = "arn:aws:cloudformation:eu-central-1:123456789012:stack/shop/1"
@@ -30,7 +30,7 @@ class Stack:
 
     def __init__(self) -> None:
         self.world = World()
-        self.crew = Crew(self.world)
+        self.dlq = Dlq(self.world)
         self.sent: list[tuple[str, dict[str, Any]]] = []
         resource = CustomResource(
             self.world.parts, send=lambda url, body: self.sent.append((url, json.loads(body)))
@@ -139,7 +139,9 @@ def test_the_physical_id_stays_the_same_for_the_resource_s_whole_life(stack: Sta
 
 def test_an_override_of_people_survives_a_deploy(stack: Stack) -> None:
     stack.deploy(email=THREE)
-    stack.world.parts.editor(ANN).set("email", ["retry.max_attempts=9"], reason="a rush")
+    QueueEditor(stack.world.parts, stack.world.parts.auditor(ANN)).set(
+        "email", ["retry.max_attempts=9"], reason="a rush"
+    )
     stack.deploy(email={**THREE, "owner": "b"})
     assert stack.world.queues.settings("email").retry.max_attempts == 9
 
@@ -214,7 +216,7 @@ def test_a_queue_that_holds_a_task_is_never_deleted(stack: Stack, state: str) ->
     assert stored is not None
     assert stack.world.queues.put_owners(stored, (str(stack.physical),))
     if state == "dead":
-        stack.crew.bury()
+        stack.dlq.fill()
     else:
         stack.world.submit()
 
@@ -279,13 +281,13 @@ def test_a_queue_that_is_gone_already_is_no_obstacle(
     stack.deploy(email=THREE)
 
     def gone(*_: object, **__: object) -> None:
-        raise QueueNotFound("somebody was faster")
+        raise QueueNotFound("deleted by another caller")
 
     monkeypatch.setattr(QueueEditor, "delete", gone)
     assert stack.send("Delete", stack.properties)["Status"] == "SUCCESS"
 
 
-def test_a_bug_is_answered_too_and_tells_nothing_private(
+def test_a_bug_is_answered_too_without_private_data(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:

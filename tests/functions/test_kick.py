@@ -16,6 +16,7 @@ from rdq_core.engine.ports import Candidate, Page
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import ConfigInvalid, InputInvalid, StoreFailed
 from rdq_core.runtime.kicking import KickFunction
+from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.stores.memory import MemoryStore
 from rdq_core.stores.memory_reservations import MemoryReservations
 from tests.engine.world import QUEUE
@@ -350,8 +351,13 @@ class Interleaved(Kicked):
 
     def run(self) -> None:
         self.submit()
-        sweeper = self.world.parts.sweeper(
-            self.world.registry, serves=[QUEUE], worker="w", host=self.world.host, awake=True
+        sweeper = build_sweeper(
+            self.world.parts,
+            self.world.registry,
+            serves=[QUEUE],
+            worker="w",
+            host=self.world.host,
+            awake=True,
         )
         sweeper.sweep(LIMITS)
         self.points.rest()

@@ -3,6 +3,7 @@ its problem.
 """
 
 import base64
+import hashlib
 import json
 import logging
 from typing import Any
@@ -16,7 +17,7 @@ from rdq_core.runtime.operating import OpsFunction
 from rdq_core.testing.contract.factories import an_error
 from rdq_core.testing.functions import LambdaContext
 from tests.engine.world import QUEUE
-from tests.ops.crew import Crew
+from tests.ops.dlq import Dlq
 from tests.support.events import event
 
 ARN = "arn:aws:iam::123456789012:user/ann"
@@ -24,7 +25,7 @@ NOBODY = "01J00000000000000000000000"
 URL = "rdq-ops:url"
 
 
-class Ops(Crew):
+class Ops(Dlq):
     """A DLQ behind the ops function."""
 
     def __init__(self) -> None:
@@ -76,7 +77,7 @@ def test_each_operation_of_the_design_is_there() -> None:
     assert set(OPERATIONS) >= {
         "status",
         *(f"dlq.{verb}" for verb in ("list", "groups", "redrive", "purge")),
-        *(f"task.{verb}" for verb in ("get", "list", "cancel")),
+        *(f"task.{verb}" for verb in ("get", "list", "cancel", "forget")),
         *(f"job.{verb}" for verb in ("list", "get", "cancel", "resume")),
         *(
             f"queue.{verb}"
@@ -99,7 +100,7 @@ def test_each_operation_of_the_design_is_there() -> None:
 
 
 def test_a_night_through_the_function(ops: Ops) -> None:
-    ids = ops.bury(3)
+    ids = ops.fill(3)
     assert [(each["queue"], each["dead"]) for each in ops.ask("status")["items"]] == [(QUEUE, 3)]
     (group,) = ops.ask("dlq.groups")["items"]
     assert (group["count"], group["new"]) == (3, True)
@@ -122,7 +123,7 @@ def test_a_night_through_the_function(ops: Ops) -> None:
 
 
 def test_a_payload_is_edited_for_one_task(ops: Ops) -> None:
-    (task_id,) = ops.bury()
+    (task_id,) = ops.fill()
     better = base64.b64encode(b"better").decode()
     done = ops.ask(
         "dlq.redrive", queue=QUEUE, ids=[task_id], payload_base64=better, set_handler="refund"
@@ -159,7 +160,7 @@ def test_named_tasks_are_cancelled_and_that_is_on_record_in_the_queue_of_each(op
     ops.world.configure("email")
     first, second = ops.world.submit(), ops.world.submit()
     mail = ops.world.submit(queue="email")
-    (dead,) = ops.bury(id="7ZZZZZZZZZZZZZZZZZZZZZZZZZ")
+    (dead,) = ops.fill(id="7ZZZZZZZZZZZZZZZZZZZZZZZZZ")
     wanted = [first, NOBODY, mail, dead, second]
 
     assert ops.ask("task.cancel", ids=wanted, dry_run=True)["skipped"] == 2
@@ -191,6 +192,56 @@ def test_a_cancel_that_cannot_be_put_on_record_is_not_begun(
     assert ops.waiting([task_id]) == [task_id]
 
 
+def test_tasks_of_a_target_or_requester_are_forgotten_in_every_queue_and_status(ops: Ops) -> None:
+    ops.world.configure("email")
+    of_ann = [ops.world.submit(requested_by="ann", queue=queue) for queue in (QUEUE, "email")]
+    (dead,) = ops.fill(requested_by="ann")
+    about_17 = ops.world.submit(target="order:17")
+    other = ops.world.submit(requested_by="bob", target="order:18")
+
+    done = ops.ask("task.forget", requested_by="ann", reason="request 4711", principal="clerk")
+    assert done == {
+        "selected": 3,
+        "done": 3,
+        "skipped": 0,
+        "failed": 0,
+        "dry_run": False,
+        "job_id": None,
+    }
+    assert ops.ask("task.forget", target="order:17")["done"] == 1
+    assert [ops.store.get(each) for each in (*of_ann, dead, about_17)] == [None] * 4
+    assert ops.waiting([other]) == [other]
+    assert ops.ask("task.forget", requested_by="ann")["done"] == 0
+
+
+def test_a_forget_is_on_record_before_it_begins_and_without_the_name(ops: Ops) -> None:
+    ops.world.submit(requested_by="ann")
+    ops.ask("task.forget", requested_by="ann", reason="request 4711", principal="clerk")
+
+    end, intent = ops.ask("audit.list")["items"]
+    assert (intent["operation"], intent["queue"], intent["reason"], intent["principal"]) == (
+        "task.forget",
+        "*",
+        "request 4711",
+        "clerk",
+    )
+    assert intent["detail"] == {"requested_by_sha256": hashlib.sha256(b"ann").hexdigest()}
+    assert (end["operation_id"], end["phase"], end["detail"]["done"]) == (intent["id"], "done", 1)
+    assert "ann" not in json.dumps([intent, end])
+
+
+def test_a_forget_that_cannot_be_put_on_record_is_not_begun(
+    ops: Ops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise StoreFailed("no answer", may_have_happened=False)
+
+    task_id = ops.world.submit(target="order:17")
+    monkeypatch.setattr(ops.parts.audit, "append", refuses)
+    assert ops.problem("task.forget", target="order:17")["code"] == "task_store_failed"
+    assert ops.waiting([task_id]) == [task_id]
+
+
 def test_a_queue_is_configured_paused_and_resumed(ops: Ops) -> None:
     config = {"config_version": 1, "queues": {"email": {"retry": {"max_attempts": 3}}}}
     assert ops.ask("queue.check", config=config)["items"] == [{"queue": "email", "result": "valid"}]
@@ -209,7 +260,7 @@ def test_a_queue_is_configured_paused_and_resumed(ops: Ops) -> None:
     assert not ops.ask("queue.resume", queue="email")["paused"]
 
 
-def test_work_that_nobody_looks_at_is_told(ops: Ops) -> None:
+def test_work_that_no_host_serves_is_reported(ops: Ops) -> None:
     ops.world.submit()
     assert [each["unserved"] for each in ops.ask("status")["items"]] == [False]
     ops.clock.advance("6m")
@@ -231,7 +282,7 @@ def test_the_pace_is_the_queue_s_own_limit_unless_another_is_given(
     assert ops.ask("job.get", job_id=job_id)["order"]["rate"] == rate
 
 
-def test_whoever_has_counted_them_already_needs_no_second_count(
+def test_a_caller_that_gives_the_expected_number_needs_no_second_count(
     ops: Ops, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ops.parts.store, "dead", None)
@@ -299,6 +350,9 @@ def test_whoever_has_counted_them_already_needs_no_second_count(
         ({"op": "task.get"}, 400, "task_input_invalid"),
         ({"op": "task.cancel", "queue": QUEUE}, 400, "task_input_invalid"),
         ({"op": "task.cancel"}, 400, "task_input_invalid"),
+        ({"op": "task.forget"}, 400, "task_input_invalid"),
+        ({"op": "task.forget", "target": ""}, 400, "task_input_invalid"),
+        ({"op": "task.forget", "target": "a", "requested_by": "b"}, 400, "task_input_invalid"),
         ({"op": "task.cancel", "ids": [NOBODY] * 501}, 400, "task_input_invalid"),
         (
             {"op": "queue.apply", "config": {"config_version": 1, "queues": {"Ä": {}}}},
@@ -337,7 +391,7 @@ def test_an_event_that_is_no_request_is_a_problem(ops: Ops, event: object) -> No
     assert ops.function.answer(event)["problem"]["status"] == 400
 
 
-def test_a_bug_tells_nothing_but_that_it_is_one(
+def test_a_bug_is_answered_without_its_details(
     ops: Ops, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object, **__: object) -> None:
@@ -351,7 +405,7 @@ def test_a_bug_tells_nothing_but_that_it_is_one(
     assert "a secret" not in caplog.text + json.dumps(problem)
 
 
-def test_a_storage_failure_is_told_as_that(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storage_failure_is_answered_as_such(ops: Ops, monkeypatch: pytest.MonkeyPatch) -> None:
     def silent(*_: object, **__: object) -> None:
         raise StoreFailed("no answer", may_have_happened=False)
 
@@ -366,7 +420,7 @@ def test_a_storage_failure_is_told_as_that(ops: Ops, monkeypatch: pytest.MonkeyP
 
 
 def test_over_http_the_principal_is_the_one_that_iam_has_verified(ops: Ops) -> None:
-    (task_id,) = ops.bury()
+    (task_id,) = ops.fill()
     status, kind, done = ops.post({"op": "dlq.redrive", "queue": QUEUE, "ids": [task_id]})
     assert (status, kind, done["done"]) == (200, "application/json", 1)
     assert {(record.principal, record.verified) for record in ops.records()} == {(ARN, True)}
@@ -375,10 +429,10 @@ def test_over_http_the_principal_is_the_one_that_iam_has_verified(ops: Ops) -> N
 @pytest.mark.parametrize(
     "function", ["rdq-ops", "url", "rdq-ops:live", "rdq-ops:curl", "rdq-ops:url:url"]
 )
-def test_who_sends_a_url_s_event_to_the_function_itself_is_whoever_they_say(
+def test_the_caller_in_a_url_event_sent_to_the_function_itself_is_not_verified(
     ops: Ops, function: str
 ) -> None:
-    (task_id,) = ops.bury()
+    (task_id,) = ops.fill()
     forged = over_http(json.dumps({"op": "dlq.redrive", "queue": QUEUE, "ids": [task_id]}))
     assert ops.call(forged, function)[2]["done"] == 1
     assert {(record.principal, record.verified) for record in ops.records()} == {(ARN, False)}
@@ -389,11 +443,11 @@ def test_without_a_context_nothing_is_vouched_for(ops: Ops) -> None:
     assert {(record.principal, record.verified) for record in ops.records()} == {(ARN, False)}
 
 
-def test_over_http_nobody_can_say_who_they_are(ops: Ops) -> None:
+def test_over_http_a_caller_can_not_name_itself(ops: Ops) -> None:
     assert ops.post({"op": "status", "principal": "the boss"})[0] == 400
 
 
-def test_without_iam_auth_nobody_is_let_in(ops: Ops) -> None:
+def test_without_iam_auth_every_call_is_forbidden(ops: Ops) -> None:
     for arn in (None, ""):
         status, _, problem = ops.post({"op": "status"}, arn=arn)
         assert (status, problem["code"]) == (403, "forbidden")
@@ -451,12 +505,12 @@ NOT_READ = (
 
 
 def changed(path: tuple[str, ...], value: object) -> Any:
-    told = event("function_url")
-    place = told
+    given = event("function_url")
+    place = given
     for name in path[:-1]:
         place = place[name]
     place[path[-1]] = value
-    return told
+    return given
 
 
 @pytest.mark.parametrize("path", READ, ids=".".join)
@@ -485,7 +539,7 @@ def test_what_is_not_read_may_be_anything(ops: Ops, name: str, kind: str) -> Non
 def test_a_page_that_is_too_large_is_halved_and_goes_on(
     ops: Ops, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = ops.bury(20)
+    ids = ops.fill(20)
     monkeypatch.setattr(operating, "MOST_BYTES", 4_000)
     seen: list[str] = []
     cursor: dict[str, str] = {}
@@ -502,7 +556,7 @@ def test_a_page_that_is_too_large_is_halved_and_goes_on(
 def test_a_history_that_is_too_large_loses_its_stacks_and_says_so(
     ops: Ops, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (task_id,) = ops.bury(error=an_error(stack="a frame\n" * 500))
+    (task_id,) = ops.fill(error=an_error(stack="a frame\n" * 500))
     whole = ops.ask("task.get", id=task_id)
     assert "truncated" not in whole
     monkeypatch.setattr(operating, "MOST_BYTES", 2_000)

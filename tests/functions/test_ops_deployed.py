@@ -31,7 +31,7 @@ QUEUE = "billing"
 class Clinic(Deployment):
     """A deployment with tasks that have died a minute ago."""
 
-    def bury(self, engine: Engine, number: int) -> None:
+    def fill(self, engine: Engine, number: int) -> None:
         self.configure(QUEUE, index_shards=1, handlers={"charge": {"function": "charge-fn"}})
         parts = parts_of(self.rdq)
         clock = FrozenClock(parts.clock.now() - timedelta(minutes=1))
@@ -68,7 +68,7 @@ def test_the_command_line_works_through_the_deployed_function_without_knowing_th
     ministack: Engine,
 ) -> None:
     clinic = Clinic(ministack)
-    clinic.bury(ministack, 3)
+    clinic.fill(ministack, 3)
     clinic.deploy("rdq-ops", "functions.ops.handler")
 
     (state,) = clinic.typed(ministack, "status")["items"]
@@ -81,7 +81,7 @@ def test_a_job_that_is_left_to_the_sweeps_is_finished_by_the_deployed_sweeper(
     ministack: Engine,
 ) -> None:
     clinic = Clinic(ministack)
-    clinic.bury(ministack, 3)
+    clinic.fill(ministack, 3)
     clinic.deploy("rdq-ops", "functions.ops.handler")
     clinic.deploy("rdq-sweeper", "functions.sweeper.handler")
     job_id = clinic.typed(ministack, "dlq", "purge", QUEUE, "--all", "--yes", "--detach")["job_id"]

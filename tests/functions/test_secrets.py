@@ -285,6 +285,8 @@ def operate(account: Account, ids: Mapping[str, str]) -> set[str]:
             f"job.{verb}": {"job_id": job}
             for verb in ("get", "pause", "resume", "advance", "cancel")
         },
+        # Last, because every task is of this target.
+        "task.forget": {"target": SOLD["target"]},
     }
     for op, fields in requests.items():
         account.operate(op, **fields)

@@ -17,7 +17,7 @@ from rdq_core.runtime.sweeping import SweepOrder
 from rdq_core.testing.clock import NOON
 from tests.engine.world import QUEUE
 from tests.functions.stage import ARN, Stage
-from tests.ops.crew import Crew, an_order
+from tests.ops.dlq import Dlq, an_order
 from tests.support.functions import failed, refused
 
 SCHEDULE = {
@@ -186,10 +186,10 @@ def test_however_many_sweeps_run_out_of_time_together_they_have_one_successor() 
 
 def test_a_job_that_stays_open_does_not_make_the_sweeps_more_each_minute() -> None:
     stage = Stage()
-    crew = Crew(stage.world)
+    dlq = Dlq(stage.world)
     stage.world.functions.always("charge-fn", refused("TooManyRequestsException"))
-    crew.bury(handler_ref="charge", payload=b"{}")
-    crew.start(an_order(canary=Canary(first=1, wait=timedelta(hours=2))))
+    dlq.fill(handler_ref="charge", payload=b"{}")
+    dlq.start(an_order(canary=Canary(first=1, wait=timedelta(hours=2))))
     start, alive = stage.world.clock.now(), []
     due = deque[tuple[timedelta, object]](
         (timedelta(minutes=minute), SCHEDULE) for minute in range(15)

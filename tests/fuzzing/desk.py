@@ -12,6 +12,8 @@ from rdq_core.domain import ids
 from rdq_core.engine.auditor import Principal
 from rdq_core.errors import StaleCursor
 from rdq_core.handlers.registry import Registry
+from rdq_core.ops.audit_reader import AuditReader
+from rdq_core.ops.dead_letters import DeadLetters
 from rdq_core.ops.requests import OPERATIONS, answer
 from rdq_core.runtime.wiring import Parts
 from rdq_core.testing.embedded import Embedded, in_memory
@@ -97,8 +99,8 @@ def forget(target: str) -> None:
 def _cursors() -> list[str]:
     """Real ones: of a list of dead letters, and of the audit log."""
     pages = [
-        _local().parts.dead_letters().entries(QUEUE, page_size=1).next_cursor,
-        _local().parts.audit_desk().list(QUEUE, page_size=1)["next_cursor"],
+        DeadLetters(_local().parts).entries(QUEUE, page_size=1).next_cursor,
+        AuditReader(_local().parts).list(QUEUE, page_size=1)["next_cursor"],
     ]
     assert None not in pages
     return [str(cursor) for cursor in pages]
@@ -118,8 +120,8 @@ def throw_cursor(dice: random.Random) -> str:
 def read_cursor(cursor: str) -> None:
     """A list goes on from it."""
     for read in (
-        lambda: _local().parts.dead_letters().entries(QUEUE, page_size=3, cursor=cursor),
-        lambda: _local().parts.audit_desk().list(QUEUE, page_size=3, cursor=cursor),
+        lambda: DeadLetters(_local().parts).entries(QUEUE, page_size=3, cursor=cursor),
+        lambda: AuditReader(_local().parts).list(QUEUE, page_size=3, cursor=cursor),
     ):
         try:
             read()

@@ -20,8 +20,11 @@ from rdq_core.engine.auditor import Principal
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import Unavailable
 from rdq_core.ops.garbage import collect
+from rdq_core.ops.job_control import JobControl
+from rdq_core.ops.queue_edits import QueueEditor
 from rdq_core.ops.requests import answer
 from rdq_core.runtime.log import Quiet
+from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.runtime.wiring import connect
 from rdq_core.stores.dynamodb.claim_check import UNEXPIRING
 from rdq_core.stores.dynamodb.schema import Attr, Tables, create_tables
@@ -83,7 +86,7 @@ class Company:
         self.watch = Watch(self.tables)
         for each in (self.client, s3):
             self.watch.on(each)
-        self.parts.editor(ANN).apply(parse_document(QUEUES))
+        QueueEditor(self.parts, self.parts.auditor(ANN)).apply(parse_document(QUEUES))
 
     def _charge(self, _: bytes) -> bytes:
         if self._answer is None:
@@ -102,8 +105,8 @@ class Company:
         """The same with other handlers."""
         span = parse_duration(horizon)
         with self.watch.of("sweeper"):
-            sweeper = self.parts.sweeper(
-                registry, serves=registry.queues, worker="w:1", rdq=self.rdq
+            sweeper = build_sweeper(
+                self.parts, registry, serves=registry.queues, worker="w:1", rdq=self.rdq
             )
             sweeper.sweep(SweepLimits(horizon=span, linger=min(span, parse_duration("2s"))))
 
@@ -210,7 +213,9 @@ def a_sweeper_meets_a_forgotten_task(company: Company) -> None:
 
 def a_sweeper_ends_a_deletion(company: Company) -> None:
     with company.watch.of("operator"):
-        company.parts.editor(ANN).delete("short", reason="nobody needs it")
+        QueueEditor(company.parts, company.parts.auditor(ANN)).delete(
+            "short", reason="nobody needs it"
+        )
     company.clock.advance("7m")
     company.sweep(horizon="1m")
     stored = company.parts.queues.stored("short")
@@ -245,7 +250,7 @@ def a_sweeper_takes_over_what_a_killed_host_began(company: Company) -> None:
             company.ask("operator", op="job.advance", job_id=job)
         company.clock.advance("1m")
         company.sweep(horizon="30s")
-        assert company.parts.job_desk().get(job).done == 2
+        assert JobControl(company.parts).get(job).done == 2
 
 
 def a_sweeper_is_overtaken_by_a_pause(company: Company) -> None:
@@ -263,7 +268,7 @@ def a_sweeper_is_overtaken_by_a_pause(company: Company) -> None:
             pause, "PutItem", where=lambda put: put.params["TableName"] == company.tables.control
         )
         company.sweep(horizon="30s")
-    assert company.parts.job_desk().get(job).state is JobState.PAUSED
+    assert JobControl(company.parts).get(job).state is JobState.PAUSED
 
 
 def what_is_gone_is_cleaned_up(company: Company) -> None:
@@ -317,8 +322,8 @@ def an_operator_mends(company: Company) -> None:
     )
     company.ask("operator", op="dlq.purge", queue=QUEUE, ids=dead[3:], reason="it is over")
     company.ask("operator", op="task.cancel", ids=[dead[0], company.submit(concurrency_key="ann")])
+    company.ask("operator", op="task.forget", target="order:7", reason="request 4711")
     with company.watch.of("operator"):
-        company.rdq.forget(target="order:7")
         collect(company.store)
 
 
@@ -337,11 +342,11 @@ def an_operator_works_in_bulk(company: Company) -> None:
     company.ask("operator", op="job.cancel", job_id=job)
     company.clock.advance("1m")
     with company.watch.of("operator"):
-        company.parts.job_desk().advance(job)
+        JobControl(company.parts).advance(job)
 
 
 def an_operator_configures(company: Company) -> None:
-    editor = company.parts.editor(ANN)
+    editor = QueueEditor(company.parts, company.parts.auditor(ANN))
     with company.watch.of("operator"):
         editor.set(QUEUE, ["retry.max_attempts=4"], reason="a rush")
         editor.pause(QUEUE, reason="a rush")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rdq_core.errors import StaleCursor
-from rdq_core.ops.cursors import Cursors, Place
+from rdq_core.ops.cursors import Cursors, Position
 from rdq_core.stores.memory_jobs import MemoryCursorKey
 from rdq_core.testing.clock import NOON
 
@@ -26,7 +26,7 @@ def a_cursor(handle: Any = None, **options: Any) -> str:
 def test_a_cursor_brings_back_the_handle_that_went_in(handle: Any) -> None:
     as_of = NOON + timedelta(milliseconds=1)
     cursor = OURS.write(handle, query="q", as_of=as_of)
-    assert OURS.read(cursor, query="q") == Place(handle, as_of)
+    assert OURS.read(cursor, query="q") == Position(handle, as_of)
 
 
 def test_after_the_last_page_there_is_no_cursor() -> None:

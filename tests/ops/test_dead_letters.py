@@ -11,43 +11,32 @@ import pytest
 from rdq_core.domain.lifecycle import Edit
 from rdq_core.engine.ports import Phase
 from rdq_core.errors import InputInvalid, QueueNotFound, StaleCursor, StoreFailed, TaskNotFound
-from rdq_core.ops.dead_letter_edits import DeadLetterEditor
-from rdq_core.ops.dead_letters import LOOKED_THROUGH, DeadLetters
+from rdq_core.ops.dead_letters import LOOKED_THROUGH
 from rdq_core.ops.orders import Operation
-from rdq_core.ops.selection import Filters, Selection
+from rdq_core.ops.selection import DeadLetterFilter, Selection
 from tests.engine.world import QUEUE, World
-from tests.ops.crew import ANN, Crew, an_order, by_type
+from tests.ops.dlq import Dlq, an_order, by_type
 
 NOBODY = "01J00000000000000000000000"
 
 
-class Morgue(Crew):
-    """A DLQ that tests fill, and the desks at which one asks about it."""
-
-    @property
-    def desk(self) -> DeadLetters:
-        return self.parts.dead_letters()
-
-    @property
-    def edits(self) -> DeadLetterEditor:
-        return self.parts.dead_letter_editor(ANN)
-
-
 @pytest.fixture
-def morgue() -> Morgue:
-    return Morgue()
+def dlq() -> Dlq:
+    return Dlq()
 
 
 # -- pages -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("page_size", [1, 2, 7, 100])
-def test_filtered_pages_neither_skip_nor_repeat(morgue: Morgue, page_size: int) -> None:
-    wanted = {morgue._bury(fingerprint="v1:a" if number % 3 else "v1:b") for number in range(20)}
+def test_filtered_pages_neither_skip_nor_repeat(dlq: Dlq, page_size: int) -> None:
+    wanted = {dlq.add_dead(fingerprint="v1:a" if number % 3 else "v1:b") for number in range(20)}
     seen: list[str] = []
     cursor = None
     while True:
-        page = morgue.desk.entries(QUEUE, Filters(group="v1:a"), page_size=page_size, cursor=cursor)
+        page = dlq.reader.entries(
+            QUEUE, DeadLetterFilter(group="v1:a"), page_size=page_size, cursor=cursor
+        )
         assert len(page.items) <= page_size
         seen += [entry.task_id for entry in page.items]
         cursor = page.next_cursor
@@ -57,14 +46,14 @@ def test_filtered_pages_neither_skip_nor_repeat(morgue: Morgue, page_size: int) 
     assert set(seen) <= wanted
 
 
-def test_times_of_death_are_bounds_that_include_themselves(morgue: Morgue) -> None:
-    ids = morgue.bury(3)
-    middle = morgue.clock.now() - timedelta(seconds=1)
+def test_times_of_death_are_bounds_that_include_themselves(dlq: Dlq) -> None:
+    ids = dlq.fill(3)
+    middle = dlq.clock.now() - timedelta(seconds=1)
     assert [
-        each.task_id for each in morgue.desk.entries(QUEUE, Filters(since=middle)).items
+        each.task_id for each in dlq.reader.entries(QUEUE, DeadLetterFilter(since=middle)).items
     ] == ids[1:]
     assert [
-        each.task_id for each in morgue.desk.entries(QUEUE, Filters(until=middle)).items
+        each.task_id for each in dlq.reader.entries(QUEUE, DeadLetterFilter(until=middle)).items
     ] == ids[:2]
 
 
@@ -72,12 +61,12 @@ def test_times_of_death_are_bounds_that_include_themselves(morgue: Morgue) -> No
     "given",
     [
         {},
-        {"everything": True, "ids": ("01J00000000000000000000000",)},
-        {"everything": True, "filters": Filters(type="*")},
-        {"filters": Filters(type="*", group="v1:a")},
+        {"all": True, "ids": ("01J00000000000000000000000",)},
+        {"all": True, "type": "*"},
+        {"type": "*", "group": "v1:a"},
     ],
 )
-def test_a_selection_is_exactly_one_kind(given: dict[str, Any]) -> None:
+def test_a_selection_names_its_tasks_in_exactly_one_way(given: dict[str, Any]) -> None:
     with pytest.raises(InputInvalid, match="exactly one"):
         Selection(**given)
 
@@ -87,42 +76,42 @@ def test_ids_given_twice_are_selected_once() -> None:
     assert Selection(ids=(one, one.lower())).ids == (one,)
 
 
-def test_a_cursor_of_another_filter_or_queue_is_stale(morgue: Morgue) -> None:
-    morgue.bury(3)
-    morgue.world.configure("email")
-    cursor = morgue.desk.entries(QUEUE, page_size=1).next_cursor
-    for queue, filters in ((QUEUE, Filters(type="*")), ("email", Filters())):
+def test_a_cursor_of_another_filter_or_queue_is_stale(dlq: Dlq) -> None:
+    dlq.fill(3)
+    dlq.world.configure("email")
+    cursor = dlq.reader.entries(QUEUE, page_size=1).next_cursor
+    for queue, filters in ((QUEUE, DeadLetterFilter(type="*")), ("email", DeadLetterFilter())):
         with pytest.raises(StaleCursor):
-            morgue.desk.entries(queue, filters, cursor=cursor)
+            dlq.reader.entries(queue, filters, cursor=cursor)
 
 
-def test_what_dies_after_the_first_page_is_left_to_the_next_list(morgue: Morgue) -> None:
-    ids = morgue.bury(4)
-    first = morgue.desk.entries(QUEUE, page_size=2)
-    late = morgue.bury(3)
+def test_what_dies_after_the_first_page_is_left_to_the_next_list(dlq: Dlq) -> None:
+    ids = dlq.fill(4)
+    first = dlq.reader.entries(QUEUE, page_size=2)
+    late = dlq.fill(3)
 
-    second = morgue.desk.entries(QUEUE, page_size=100, cursor=first.next_cursor)
+    second = dlq.reader.entries(QUEUE, page_size=100, cursor=first.next_cursor)
 
     assert [entry.task_id for entry in (*first.items, *second.items)] == ids
     assert second.next_cursor is None
-    assert [entry.task_id for entry in morgue.desk.entries(QUEUE).items] == ids + late
+    assert [entry.task_id for entry in dlq.reader.entries(QUEUE).items] == ids + late
 
 
 def test_a_page_that_looks_through_very_many_is_honest_about_what_it_has_not_seen(
-    morgue: Morgue,
+    dlq: Dlq,
 ) -> None:
-    now = morgue.clock.now()
+    now = dlq.clock.now()
     for _ in range(LOOKED_THROUGH + 200):
-        morgue._bury()
-        morgue.clock.step(now - morgue.clock.now())
-    morgue.clock.advance("10s")
-    (rare,) = morgue.bury(error_type="Rare")
+        dlq.add_dead()
+        dlq.clock.step(now - dlq.clock.now())
+    dlq.clock.advance("10s")
+    (rare,) = dlq.fill(error_type="Rare")
 
-    first = morgue.desk.entries(QUEUE, Filters(type="Rare"), page_size=500)
+    first = dlq.reader.entries(QUEUE, DeadLetterFilter(type="Rare"), page_size=500)
     assert first.items == ()
     assert first.next_cursor is not None
-    second = morgue.desk.entries(
-        QUEUE, Filters(type="Rare"), page_size=500, cursor=first.next_cursor
+    second = dlq.reader.entries(
+        QUEUE, DeadLetterFilter(type="Rare"), page_size=500, cursor=first.next_cursor
     )
     assert [entry.task_id for entry in second.items] == [rare]
     assert second.next_cursor is None
@@ -131,71 +120,71 @@ def test_a_page_that_looks_through_very_many_is_honest_about_what_it_has_not_see
 # -- groups ----------------------------------------------------------------------------------------
 
 
-def test_a_group_is_new_until_a_day_has_passed_or_one_of_it_was_sent_back(morgue: Morgue) -> None:
-    ids = morgue.bury(2)
-    assert [group.is_new for group in morgue.desk.groups(QUEUE)] == [True]
+def test_a_group_is_new_until_a_day_has_passed_or_one_of_it_was_sent_back(dlq: Dlq) -> None:
+    ids = dlq.fill(2)
+    assert [group.is_new for group in dlq.reader.groups(QUEUE)] == [True]
 
-    morgue.clock.advance("25h")
-    assert [group.is_new for group in morgue.desk.groups(QUEUE)] == [False]
+    dlq.clock.advance("25h")
+    assert [group.is_new for group in dlq.reader.groups(QUEUE)] == [False]
 
-    morgue.edits.redrive(QUEUE, ids)
-    morgue.kill(ids[0])
-    assert [(group.count, group.is_new) for group in morgue.desk.groups(QUEUE)] == [(1, False)]
+    dlq.edits.redrive(QUEUE, ids)
+    dlq.dead_letter(ids[0])
+    assert [(group.count, group.is_new) for group in dlq.reader.groups(QUEUE)] == [(1, False)]
 
 
 # -- by ids ----------------------------------------------------------------------------------------
 
 
 def test_a_storage_failure_is_counted_and_the_rest_goes_on(
-    morgue: Morgue, monkeypatch: pytest.MonkeyPatch
+    dlq: Dlq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = morgue.bury(2)
-    redrive = morgue.store.redrive
+    first, second = dlq.fill(2)
+    redrive = dlq.store.redrive
 
     def failing_once(entry: Any, *arguments: Any, **options: Any) -> Any:
         if entry.task_id == first:
             raise StoreFailed("no answer", may_have_happened=True, task_id=first)
         return redrive(entry, *arguments, **options)
 
-    monkeypatch.setattr(morgue.store, "redrive", failing_once)
-    done = morgue.edits.redrive(QUEUE, [first, second])
+    monkeypatch.setattr(dlq.store, "redrive", failing_once)
+    done = dlq.edits.redrive(QUEUE, [first, second])
     assert (done.selected, done.done, done.failed) == (2, 1, 1)
     assert [refusal.task_id for refusal in done.refusals] == [first]
-    assert morgue.dead_ids() == [first]
+    assert dlq.dead_ids() == [first]
 
 
-def test_named_tasks_are_treated_once_and_what_cannot_be_is_told(morgue: Morgue) -> None:
-    dead, waiting = morgue.bury()[0], morgue.world.submit()
+def test_named_tasks_are_redriven_once_and_refusals_are_reported(dlq: Dlq) -> None:
+    dead, waiting = dlq.fill()[0], dlq.world.submit()
 
-    done = morgue.edits.redrive(QUEUE, [dead, dead.lower(), waiting, NOBODY])
+    done = dlq.edits.redrive(QUEUE, [dead, dead.lower(), waiting, NOBODY])
 
     assert (done.selected, done.done, done.skipped, done.failed) == (3, 1, 2, 0)
     assert [refusal.code for refusal in done.refusals] == ["task_conflict", "task_not_found"]
 
 
-def test_named_tasks_are_removed(morgue: Morgue) -> None:
-    ids = morgue.bury(3)
-    assert morgue.edits.purge(QUEUE, ids[:2]).done == 2
-    assert morgue.dead_ids() == ids[2:]
+def test_named_tasks_are_removed(dlq: Dlq) -> None:
+    ids = dlq.fill(3)
+    assert dlq.edits.purge(QUEUE, ids[:2]).done == 2
+    assert dlq.dead_ids() == ids[2:]
 
 
-def test_a_dry_run_counts_and_changes_nothing(morgue: Morgue) -> None:
-    ids = morgue.bury(2)
-    for request in (morgue.edits.redrive, morgue.edits.purge):
+def test_a_dry_run_counts_and_changes_nothing(dlq: Dlq) -> None:
+    ids = dlq.fill(2)
+    for request in (dlq.edits.redrive, dlq.edits.purge):
         done = request(QUEUE, [*ids, NOBODY], dry_run=True)
         assert (done.selected, done.done, done.skipped, done.dry_run) == (3, 0, 1, True)
-    assert (morgue.dead_ids(), morgue.records()) == (ids, [])
+    assert (dlq.dead_ids(), dlq.records()) == (ids, [])
 
 
 def test_an_edit_is_on_record_with_the_digests_of_both_payloads_and_no_payload(
-    morgue: Morgue,
+    dlq: Dlq,
 ) -> None:
-    (task_id,) = morgue.bury(payload=b"the old secret")
+    (task_id,) = dlq.fill(payload=b"the old secret")
     edit = Edit(payload=b"the new secret", handler_ref="refund")
 
-    morgue.edits.redrive(QUEUE, [task_id], edit, force=True, reason="a typo")
+    dlq.edits.redrive(QUEUE, [task_id], edit, force=True, reason="a typo")
 
-    intent, end = morgue.records()
+    intent, end = dlq.records()
     digests = [
         hashlib.sha256(payload).hexdigest() for payload in (b"the old secret", b"the new secret")
     ]
@@ -208,21 +197,21 @@ def test_an_edit_is_on_record_with_the_digests_of_both_payloads_and_no_payload(
         },
     }
     assert (end.phase, end.reason, end.detail["done"]) == (Phase.DONE, "a typo", 1)
-    assert "secret" not in repr(morgue.records())
+    assert "secret" not in repr(dlq.records())
 
 
 @pytest.mark.parametrize("ids", [[], [NOBODY] * 501, ["nonsense"]])
 def test_ids_that_make_no_sense_are_refused_before_anything_is_done(
-    morgue: Morgue, ids: list[str]
+    dlq: Dlq, ids: list[str]
 ) -> None:
-    for request in (morgue.edits.redrive, morgue.edits.purge):
+    for request in (dlq.edits.redrive, dlq.edits.purge):
         with pytest.raises(InputInvalid):
             request(QUEUE, ids)
-    assert morgue.records() == []
+    assert dlq.records() == []
 
 
-def test_a_request_about_an_unknown_queue_is_refused(morgue: Morgue) -> None:
-    for request in (morgue.edits.redrive, morgue.edits.purge):
+def test_a_request_about_an_unknown_queue_is_refused(dlq: Dlq) -> None:
+    for request in (dlq.edits.redrive, dlq.edits.purge):
         with pytest.raises(QueueNotFound):
             request("nope", [NOBODY])
 
@@ -231,53 +220,51 @@ def test_a_request_about_an_unknown_queue_is_refused(morgue: Morgue) -> None:
 
 
 def test_a_preview_counts_prices_and_changes_nothing() -> None:
-    morgue = Morgue(World(limits={"max_redrives": 1}))
-    again = morgue.bury(2, payload=b"x" * 100)
-    morgue.edits.redrive(QUEUE, again)
+    dlq = Dlq(World(limits={"max_redrives": 1}))
+    again = dlq.fill(2, payload=b"x" * 100)
+    dlq.edits.redrive(QUEUE, again)
     for task_id in again:
-        morgue.kill(task_id)
-    morgue.bury(3, payload=b"x" * 100)
-    morgue.bury(1, error_type="Other")
-    oldest = morgue.dead()[0].dead_at
-    morgue.clock.advance("1m")
-    morgue.bury(1)
-    before = morgue.dead()
+        dlq.dead_letter(task_id)
+    dlq.fill(3, payload=b"x" * 100)
+    dlq.fill(1, error_type="Other")
+    oldest = dlq.dead()[0].dead_at
+    dlq.clock.advance("1m")
+    dlq.fill(1)
+    before = dlq.dead()
 
-    seen = morgue.edits.preview(QUEUE, an_order(selection=by_type("Boom")))
+    seen = dlq.edits.preview(QUEUE, an_order(selection=by_type("Boom")))
 
     assert (seen.selected, seen.refused, seen.young) == (5, 2, 1)
     assert (seen.oldest, seen.newest) == (oldest, before[-3].dead_at)
     assert seen.payload_bytes == 500
     assert seen.write_units == 3 * (6 + 3 + 2)
     assert seen.dollars == pytest.approx(33 * 0.625e-6)
-    assert morgue.dead() == before
+    assert dlq.dead() == before
 
 
-def test_a_purge_is_priced_by_what_it_removes(morgue: Morgue) -> None:
-    morgue.bury(2)
-    morgue.clock.advance("1m")
-    seen = morgue.edits.preview(QUEUE, an_order(Operation.PURGE))
+def test_a_purge_is_priced_by_what_it_removes(dlq: Dlq) -> None:
+    dlq.fill(2)
+    dlq.clock.advance("1m")
+    seen = dlq.edits.preview(QUEUE, an_order(Operation.PURGE))
     assert (seen.selected, seen.write_units) == (2, 2 * (5 + 1))
 
 
-def test_a_preview_tells_which_pins_are_gone() -> None:
+def test_a_preview_lists_pins_to_versions_that_no_longer_exist() -> None:
     target = {"function": "charge", "handler_version": "v3"}
-    morgue = Morgue(World(handlers={"charge-card": target}))
-    morgue.bury(2, handler_version="v2")
-    morgue.bury(1, handler_version="v3")
-    morgue.bury(1, handler_version="v1", handler_ref="elsewhere")
-    morgue.clock.advance("1m")
+    dlq = Dlq(World(handlers={"charge-card": target}))
+    dlq.fill(2, handler_version="v2")
+    dlq.fill(1, handler_version="v3")
+    dlq.fill(1, handler_version="v1", handler_ref="elsewhere")
+    dlq.clock.advance("1m")
 
-    seen = morgue.edits.preview(QUEUE, an_order())
+    seen = dlq.edits.preview(QUEUE, an_order())
 
     assert seen.pins == {("charge-card", "v2"): 2, ("charge-card", "v3"): 1, ("elsewhere", "v1"): 1}
     assert seen.gone == ("charge-card v2",)
-    assert morgue.edits.preview(QUEUE, an_order(edit=Edit(unpin=True))).gone == ()
+    assert dlq.edits.preview(QUEUE, an_order(edit=Edit(unpin=True))).gone == ()
 
 
-def test_a_group_that_is_not_there_is_not_found(morgue: Morgue) -> None:
-    morgue.bury()
+def test_a_group_that_is_not_there_is_not_found(dlq: Dlq) -> None:
+    dlq.fill()
     with pytest.raises(TaskNotFound, match="v1:nothing"):
-        morgue.edits.preview(
-            QUEUE, an_order(selection=Selection(filters=Filters(group="v1:nothing")))
-        )
+        dlq.edits.preview(QUEUE, an_order(selection=Selection(group="v1:nothing")))

@@ -16,7 +16,7 @@ from rdq_core.ops.orders import Operation, Order
 from rdq_core.runtime.wiring import Parts
 from rdq_core.testing.fake_dynamodb import Database, FakeClient
 from tests.engine.world import World
-from tests.ops.crew import ANN, Crew, an_order, by_type
+from tests.ops.dlq import ANN, Dlq, an_order, by_type
 from tests.support.engines import Double
 from tests.support.stores import Dynamo, dynamo_on
 
@@ -58,9 +58,9 @@ class Scene:
         self.dynamo: Dynamo = replace(
             dynamo_on(self.engine), clock=self.world.clock, shards_ever=lambda _queue: 1
         )
-        self.crew = Crew(self.world, self.process())
-        self.meant = self.crew.bury(DEAD, error_type="Bang")
-        self.others = self.crew.bury(FOREIGN)
+        self.dlq = Dlq(self.world, self.process())
+        self.meant = self.dlq.fill(DEAD, error_type="Bang")
+        self.others = self.dlq.fill(FOREIGN)
 
     def process(self, client: Any = None) -> Parts:
         client = client or FakeClient(self.engine.database)
@@ -78,7 +78,7 @@ class Scene:
 def kill_it(scene: Scene, job: Job, client: Mortal) -> bool:
     """Whether the process died before the job was at its end."""
     try:
-        scene.crew.finish(job, scene.process(client))
+        scene.dlq.finish(job, scene.process(client))
     except Killed:
         return True
     return False
@@ -94,7 +94,7 @@ def deaths(order: Order) -> Iterator[tuple[int, bool]]:
     """Each request of a job's whole life, and whether it is carried out before the process dies."""
     scene = Scene()
     client = scene.mortal()
-    assert not kill_it(scene, scene.crew.start(order), client)
+    assert not kill_it(scene, scene.dlq.start(order), client)
     for k in range(1, client.requests + 1):
         yield k, False
         yield k, True
@@ -108,14 +108,14 @@ def assert_done_once(scene: Scene, job: Job, order: Order) -> None:
         0,
         0,
     )
-    assert scene.crew.dead_ids() == scene.others
+    assert scene.dlq.dead_ids() == scene.others
     if order.operation is Operation.REDRIVE:
-        assert scene.crew.redrives(scene.meant) == dict.fromkeys(scene.meant, 1)
+        assert scene.dlq.redrives(scene.meant) == dict.fromkeys(scene.meant, 1)
     else:
-        assert [scene.crew.store.get(task_id) for task_id in scene.meant] == [None] * DEAD
-    assert [record.phase for record in scene.crew.records()] == [Phase.INTENT, Phase.DONE]
-    assert scene.crew.parts.jobs.open_jobs() == []
-    assert list(scene.crew.parts.jobs.ended_jobs(limit=2)) == [job]
+        assert [scene.dlq.store.get(task_id) for task_id in scene.meant] == [None] * DEAD
+    assert [record.phase for record in scene.dlq.records()] == [Phase.INTENT, Phase.DONE]
+    assert scene.dlq.parts.jobs.open_jobs() == []
+    assert list(scene.dlq.parts.jobs.ended_jobs(limit=2)) == [job]
 
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
@@ -125,10 +125,10 @@ def test_a_job_that_is_killed_anywhere_is_finished_by_others_and_does_nothing_tw
     tried = 0
     for k, carried_out in deaths(order):
         scene = Scene()
-        job = scene.crew.start(order)
+        job = scene.dlq.start(order)
         assert kill_it(scene, job, scene.mortal(dies_at=k, carried_out=carried_out))
 
-        job = scene.crew.finish(job)
+        job = scene.dlq.finish(job)
 
         assert_done_once(scene, job, order)
         tried += 1
@@ -136,15 +136,15 @@ def test_a_job_that_is_killed_anywhere_is_finished_by_others_and_does_nothing_tw
 
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
-def test_whoever_takes_a_page_over_at_once_does_nothing_twice_either(order: Order) -> None:
+def test_a_host_that_takes_a_page_over_at_once_treats_no_task_twice(order: Order) -> None:
     for k, carried_out in deaths(order):
         scene = Scene()
-        job = scene.crew.start(order)
+        job = scene.dlq.start(order)
         kill_it(scene, job, scene.mortal(dies_at=k, carried_out=carried_out))
 
-        scene.crew.jobs().advance(job.id, take_over=True)
+        scene.dlq.jobs().advance(job.id, take_over=True)
 
-        assert_done_once(scene, scene.crew.finish(scene.crew.jobs().get(job.id)), order)
+        assert_done_once(scene, scene.dlq.finish(scene.dlq.jobs().get(job.id)), order)
 
 
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
@@ -153,31 +153,31 @@ def test_a_job_that_is_cancelled_after_it_was_killed_counts_what_was_done_and_do
 ) -> None:
     for k, carried_out in deaths(order):
         scene = Scene()
-        job = scene.crew.start(order)
+        job = scene.dlq.start(order)
         kill_it(scene, job, scene.mortal(dies_at=k, carried_out=carried_out))
-        left = set(scene.crew.dead_ids())
-        if scene.crew.jobs().get(job.id).state.is_over:
+        left = set(scene.dlq.dead_ids())
+        if scene.dlq.jobs().get(job.id).state.is_over:
             continue
-        scene.crew.jobs().cancel(job.id, scene.crew.parts.auditor(ANN))
+        scene.dlq.jobs().cancel(job.id, scene.dlq.parts.auditor(ANN))
 
-        job = scene.crew.finish(scene.crew.jobs().get(job.id))
+        job = scene.dlq.finish(scene.dlq.jobs().get(job.id))
 
         assert job.state is JobState.CANCELLED
-        assert set(scene.crew.dead_ids()) == left
+        assert set(scene.dlq.dead_ids()) == left
         assert job.done == DEAD + FOREIGN - len(left)
 
 
-def test_one_who_was_thought_dead_and_goes_on_does_nothing_twice() -> None:
+def test_a_host_that_was_taken_for_dead_and_continues_treats_no_task_twice() -> None:
     """The page is taken over in the middle of each of its holder's requests."""
     order = ORDERS["redrive"]
     for k, carried_out in deaths(order):
         scene = Scene()
-        job = scene.crew.start(order)
+        job = scene.dlq.start(order)
         interrupted = Interrupted(scene, job, at=k, carried_out=carried_out)
 
-        scene.crew.finish(job, scene.process(interrupted))
+        scene.dlq.finish(job, scene.process(interrupted))
 
-        assert_done_once(scene, scene.crew.finish(scene.crew.jobs().get(job.id)), order)
+        assert_done_once(scene, scene.dlq.finish(scene.dlq.jobs().get(job.id)), order)
 
 
 class Interrupted(Mortal):
@@ -195,8 +195,8 @@ class Interrupted(Mortal):
             return super()._call(operation, request)
         except Killed:
             self._dies_at = 0
-            jobs = self._scene.crew.jobs()
+            jobs = self._scene.dlq.jobs()
             jobs.advance(self._job.id, take_over=True)
-            self._scene.crew.finish(jobs.get(self._job.id))
+            self._scene.dlq.finish(jobs.get(self._job.id))
             self.requests = 0
             return FakeClient._call(self, operation, request)

@@ -1,7 +1,6 @@
-"""Jobs in the hands of sweeps, which take on whatever is open, and of people who meanwhile change
-their minds.
-"""
+"""Jobs that sweeps advance in the background, while operators pause and cancel them."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,17 +13,17 @@ from rdq_core.engine.sweep import SweepLimits
 from rdq_core.ops.background_jobs import BackgroundJobs
 from rdq_core.ops.orders import Operation, Order
 from tests.engine.world import QUEUE
-from tests.ops.crew import ALL, ANN, Crew
+from tests.ops.dlq import ALL, ANN, Dlq
 
 
 @pytest.fixture
-def crew() -> Crew:
-    return Crew()
+def dlq() -> Dlq:
+    return Dlq()
 
 
 class Ticking:
-    """A clock that goes on by ten milliseconds with each look at it, so that whoever only looks
-    comes to an end.
+    """A clock that advances ten milliseconds with each reading, so that a loop which only reads it
+    ends.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -39,64 +38,62 @@ class Ticking:
         return self._clock.monotonic()
 
 
-def test_a_job_that_is_paused_under_the_hands_of_a_sweep_is_left_alone(
-    crew: Crew, monkeypatch: pytest.MonkeyPatch
+def test_a_job_that_is_paused_while_a_sweep_advances_it_is_left_alone(
+    dlq: Dlq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crew.bury(6)
-    job, parts, replaced = crew.start(), crew.parts, crew.parts.jobs.replace
-    pauses, clock = iter([True]), Ticking(crew.clock)
+    dlq.fill(6)
+    job, parts, replaced = dlq.start(), dlq.parts, dlq.parts.jobs.replace
+    pauses, clock = iter([True]), Ticking(dlq.clock)
 
     def written(*versions: Any) -> bool:
         if next(pauses, False):
-            crew.jobs().pause(job.id)
+            dlq.jobs().pause(job.id)
         return replaced(*versions)
 
     monkeypatch.setattr(parts.jobs, "replace", written)
-    background_work = BackgroundJobs(
-        parts.jobs, parts.advancer(at_once=1), clock=clock, on_error=parts.on_error
-    )
-    assert background_work.step(until=crew.clock.now() + timedelta(seconds=10)) is None
-    assert crew.jobs().get(job.id).state is JobState.PAUSED
+    background_work = BackgroundJobs(replace(parts, clock=clock), at_once=1)
+    assert background_work.step(until=dlq.clock.now() + timedelta(seconds=10)) is None
+    assert dlq.jobs().get(job.id).state is JobState.PAUSED
     assert clock.looks < 10
 
 
-def test_a_sweep_takes_open_jobs_on_and_stays_for_their_next_pages(crew: Crew) -> None:
-    ids = crew.bury(7)
-    crew.world.handler(lambda _order: None, ref="charge-card")
-    job = crew.start()
+def test_a_sweep_takes_open_jobs_on_and_stays_for_their_next_pages(dlq: Dlq) -> None:
+    ids = dlq.fill(7)
+    dlq.world.handler(lambda _order: None, ref="charge-card")
+    job = dlq.start()
 
-    crew.world.sweep(SweepLimits(horizon=timedelta(seconds=5)))
+    dlq.world.sweep(SweepLimits(horizon=timedelta(seconds=5)))
 
-    assert crew.jobs().get(job.id).state is JobState.DONE
-    tasks = [crew.store.get(task_id) for task_id in ids]
+    assert dlq.jobs().get(job.id).state is JobState.DONE
+    tasks = [dlq.store.get(task_id) for task_id in ids]
     assert [task.status for task in tasks if task] == [Status.SUCCEEDED] * 7
 
 
-def test_a_host_that_has_found_no_job_looks_again_after_a_while(crew: Crew) -> None:
-    background_work = crew.background_work()
-    assert background_work.step(until=crew.clock.now() + timedelta(seconds=1)) is None
-    crew.bury(2)
-    job = crew.jobs().start(
-        QUEUE, Order(operation=Operation.REDRIVE, selection=ALL), crew.parts.auditor(ANN)
+def test_a_host_that_has_found_no_job_looks_again_after_a_while(dlq: Dlq) -> None:
+    background_work = dlq.background_work()
+    assert background_work.step(until=dlq.clock.now() + timedelta(seconds=1)) is None
+    dlq.fill(2)
+    job = dlq.jobs().start(
+        QUEUE, Order(operation=Operation.REDRIVE, selection=ALL), dlq.parts.auditor(ANN)
     )
-    crew.clock.advance("1s")
-    assert background_work.step(until=crew.clock.now() + timedelta(seconds=1)) is None
-    assert crew.jobs().get(job.id).state is JobState.OPEN
+    dlq.clock.advance("1s")
+    assert background_work.step(until=dlq.clock.now() + timedelta(seconds=1)) is None
+    assert dlq.jobs().get(job.id).state is JobState.OPEN
 
-    crew.clock.advance("15s")
-    background_work.step(until=crew.clock.now() + timedelta(seconds=1))
+    dlq.clock.advance("15s")
+    background_work.step(until=dlq.clock.now() + timedelta(seconds=1))
 
-    assert crew.jobs().get(job.id).state is JobState.DONE
+    assert dlq.jobs().get(job.id).state is JobState.DONE
 
 
-def test_a_job_that_cannot_be_understood_stops_no_other(crew: Crew) -> None:
-    ids = crew.bury(2)
-    odd = crew.start().changed(order={"select": "?"})
-    crew.parts.jobs.replace(crew.jobs().get(odd.id), odd)
-    good = crew.start()
+def test_a_job_that_cannot_be_understood_stops_no_other(dlq: Dlq) -> None:
+    ids = dlq.fill(2)
+    odd = dlq.start().changed(order={"select": "?"})
+    dlq.parts.jobs.replace(dlq.jobs().get(odd.id), odd)
+    good = dlq.start()
 
-    crew.background_work().step(until=crew.clock.now() + timedelta(seconds=1))
+    dlq.background_work().step(until=dlq.clock.now() + timedelta(seconds=1))
 
-    assert crew.jobs().get(good.id).state is JobState.DONE
-    assert crew.waiting(ids) == ids
-    assert [where for where, _ in crew.world.told.errors] == [f"job {odd.id}"]
+    assert dlq.jobs().get(good.id).state is JobState.DONE
+    assert dlq.waiting(ids) == ids
+    assert [where for where, _ in dlq.world.told.errors] == [f"job {odd.id}"]

@@ -11,17 +11,17 @@ from rdq_core.errors import QueueNotFound
 from rdq_core.ops.queues import Change
 from rdq_core.stores.memory_queues import MemoryQueues
 from rdq_core.testing.contract.factories import a_grant, a_task
-from tests.ops.office import FILE, Office
+from tests.ops.operators import FILE, Operator
 
 
 @pytest.fixture
-def office() -> Office:
-    return Office()
+def operator() -> Operator:
+    return Operator()
 
 
-def test_applying_a_file_creates_changes_or_leaves_each_queue(office: Office) -> None:
-    first = office.apply()
-    second = office.apply(FILE.replace("index_shards: 8", "index_shards: 9"))
+def test_applying_a_file_creates_changes_or_leaves_each_queue(operator: Operator) -> None:
+    first = operator.apply()
+    second = operator.apply(FILE.replace("index_shards: 8", "index_shards: 9"))
 
     assert first == [
         {"queue": "billing", "result": "created", "revision": 1},
@@ -33,27 +33,31 @@ def test_applying_a_file_creates_changes_or_leaves_each_queue(office: Office) ->
     ]
 
 
-def test_changed_defaults_change_every_queue_of_the_file(office: Office) -> None:
-    office.apply()
+def test_changed_defaults_change_every_queue_of_the_file(operator: Operator) -> None:
+    operator.apply()
 
-    results = office.apply(FILE.replace("max_attempts: 4", "max_attempts: 5"))
+    results = operator.apply(FILE.replace("max_attempts: 4", "max_attempts: 5"))
 
     assert [line["result"] for line in results] == ["changed", "changed"]
 
 
-def test_queues_that_a_file_does_not_name_stay(office: Office) -> None:
-    office.apply()
+def test_queues_that_a_file_does_not_name_stay(operator: Operator) -> None:
+    operator.apply()
 
-    office.apply("config_version: 1\nqueues: {sms: {}}")
+    operator.apply("config_version: 1\nqueues: {sms: {}}")
 
-    assert [line["queue"] for line in office.desk.list()["items"]] == ["billing", "email", "sms"]
+    assert [line["queue"] for line in operator.reader.list()["items"]] == [
+        "billing",
+        "email",
+        "sms",
+    ]
 
 
-def test_a_queue_that_somebody_else_writes_meanwhile_is_told_and_the_others_are_applied(
-    office: Office,
+def test_a_queue_that_another_writer_changes_meanwhile_is_a_conflict_and_the_others_are_applied(
+    operator: Operator,
 ) -> None:
-    office.apply()
-    queues = office.queues
+    operator.apply()
+    queues = operator.queues
 
     class WritesFirst(MemoryQueues):
         """Somebody who writes `billing` just before we do."""
@@ -69,7 +73,7 @@ def test_a_queue_that_somebody_else_writes_meanwhile_is_told_and_the_others_are_
 
         stored = queues.stored
 
-    applied = office.editor(WritesFirst(clock=office.clock)).apply(
+    applied = operator.editor(WritesFirst(clock=operator.clock)).apply(
         parse_document(FILE.replace("team-payments", "us").replace("index_shards: 8", "owner: us"))
     )
 
@@ -81,12 +85,12 @@ def test_a_queue_that_somebody_else_writes_meanwhile_is_told_and_the_others_are_
     assert queues.settings("billing").owner == "them"
 
 
-def test_an_override_that_a_file_contradicts_is_told(office: Office) -> None:
-    office.apply()
+def test_an_override_that_a_file_contradicts_is_reported(operator: Operator) -> None:
+    operator.apply()
     slow = Override(layer={"execution": {"heartbeat": "20s"}}, reason="slow disk")
-    office.queues.put_override("billing", slow, expected_revision=0)
+    operator.queues.put_override("billing", slow, expected_revision=0)
 
-    results = office.apply(
+    results = operator.apply(
         FILE.replace("owner: team-payments", "execution: {lease: 10s, handler_timeout: 9s}")
     )
 
@@ -98,14 +102,14 @@ def test_an_override_that_a_file_contradicts_is_told(office: Office) -> None:
     }
 
 
-def test_one_queue_shows_its_layers_and_what_they_come_to(office: Office) -> None:
-    office.apply()
-    until = office.clock.now() + timedelta(hours=2)
+def test_one_queue_shows_its_layers_and_what_they_come_to(operator: Operator) -> None:
+    operator.apply()
+    until = operator.clock.now() + timedelta(hours=2)
     over = Override(layer={"retry": {"jitter": 0.5}}, reason="thundering herd", expires_at=until)
-    office.queues.put_override("billing", over, expected_revision=0)
-    office.queues.pause("billing", paused=True, now=office.clock.now())
+    operator.queues.put_override("billing", over, expected_revision=0)
+    operator.queues.pause("billing", paused=True, now=operator.clock.now())
 
-    shown = office.desk.get("billing")
+    shown = operator.reader.get("billing")
 
     effective = shown.pop("effective")
     assert shown == {
@@ -130,27 +134,31 @@ def test_one_queue_shows_its_layers_and_what_they_come_to(office: Office) -> Non
     assert (effective["retry"]["max_attempts"], effective["retry"]["jitter"]) == (4, 0.5)
 
 
-def test_an_override_that_is_over_is_shown_as_not_in_force(office: Office) -> None:
-    office.apply()
-    over = Override(layer={"retry": {"jitter": 0.5}}, reason="herd", expires_at=office.clock.now())
-    office.queues.put_override("billing", over, expected_revision=0)
+def test_an_override_that_is_over_is_shown_as_not_in_force(operator: Operator) -> None:
+    operator.apply()
+    over = Override(
+        layer={"retry": {"jitter": 0.5}}, reason="herd", expires_at=operator.clock.now()
+    )
+    operator.queues.put_override("billing", over, expected_revision=0)
 
-    assert office.desk.get("billing")["override"]["in_force"] is False
+    assert operator.reader.get("billing")["override"]["in_force"] is False
 
 
-def test_a_queue_that_is_not_configured_is_told_with_the_nearest_one(office: Office) -> None:
-    office.apply()
+def test_a_queue_that_is_not_configured_is_refused_with_the_nearest_name(
+    operator: Operator,
+) -> None:
+    operator.apply()
 
-    for ask in (office.desk.get, office.desk.stats):
+    for ask in (operator.reader.get, operator.reader.stats):
         with pytest.raises(QueueNotFound) as refused:
             ask("biling")
         assert refused.value.hint == "did you mean billing?"
 
 
-def test_the_list_is_by_name_and_tells_queues_apart(office: Office) -> None:
-    office.apply()
+def test_the_list_is_by_name_and_shows_how_queues_differ(operator: Operator) -> None:
+    operator.apply()
 
-    listed = office.desk.list()
+    listed = operator.reader.list()
 
     assert listed["next_cursor"] is None
     assert [item["queue"] for item in listed["items"]] == ["billing", "email"]
@@ -168,18 +176,18 @@ def test_the_list_is_by_name_and_tells_queues_apart(office: Office) -> None:
     }
 
 
-def test_stats_count_and_say_how_long_the_oldest_has_been_due(office: Office) -> None:
-    office.apply()
+def test_stats_count_and_say_how_long_the_oldest_has_been_due(operator: Operator) -> None:
+    operator.apply()
     for _ in range(3):
-        office.store.submit(a_task(), shards=1)
+        operator.store.submit(a_task(), shards=1)
     (first, *_), grant = (
-        office.store.candidates("billing", 0, until=office.clock.now(), limit=1).items,
-        a_grant(office.clock.now()),
+        operator.store.candidates("billing", 0, until=operator.clock.now(), limit=1).items,
+        a_grant(operator.clock.now()),
     )
-    office.store.claim(first, grant)
-    office.clock.advance("90s")
+    operator.store.claim(first, grant)
+    operator.clock.advance("90s")
 
-    assert office.desk.stats("billing") == {
+    assert operator.reader.stats("billing") == {
         "queue": "billing",
         "pending": 2,
         "in_flight": 1,
@@ -191,16 +199,18 @@ def test_stats_count_and_say_how_long_the_oldest_has_been_due(office: Office) ->
     }
 
 
-def test_stats_of_work_that_is_not_due_yet_have_no_age_to_show(office: Office) -> None:
-    office.apply()
-    office.store.submit(a_task(next_attempt_at=office.clock.now() + timedelta(hours=1)), shards=1)
+def test_stats_of_work_that_is_not_due_yet_have_no_age_to_show(operator: Operator) -> None:
+    operator.apply()
+    operator.store.submit(
+        a_task(next_attempt_at=operator.clock.now() + timedelta(hours=1)), shards=1
+    )
 
-    assert office.desk.stats("billing")["oldest_pending_age_seconds"] == 0
+    assert operator.reader.stats("billing")["oldest_pending_age_seconds"] == 0
 
 
-def test_stats_of_an_empty_queue_have_neither_time_nor_age(office: Office) -> None:
-    office.apply()
+def test_stats_of_an_empty_queue_have_neither_time_nor_age(operator: Operator) -> None:
+    operator.apply()
 
-    stats = office.desk.stats("billing")
+    stats = operator.reader.stats("billing")
 
     assert (stats["oldest_due_at"], stats["oldest_pending_age_seconds"]) == (None, None)

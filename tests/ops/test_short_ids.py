@@ -4,8 +4,9 @@ import pytest
 
 from rdq_core.cli.ids import shortened
 from rdq_core.errors import InputInvalid, QueueNotFound, TaskNotFound
+from rdq_core.ops.short_ids import ShortIds
 from tests.engine.world import QUEUE
-from tests.ops.crew import Crew
+from tests.ops.dlq import Dlq
 
 FIRST = "01J0000000AAAAAAAAAA00BEEF"
 SECOND = "01J0000000AAAAAAAAAA00CAFE"
@@ -13,10 +14,10 @@ OTHER = "02Q75CKAB1WE270298EJYCBEEF"
 
 
 @pytest.fixture
-def crew() -> Crew:
+def dlq() -> Dlq:
     """One dead, one waiting, one running."""
-    made = Crew()
-    made.bury(id=FIRST)
+    made = Dlq()
+    made.fill(id=FIRST)
     made.world.submit(id=SECOND)
     made.world.submit(id=OTHER)
     made._claim(OTHER)
@@ -35,32 +36,32 @@ def crew() -> Crew:
     ],
 )
 def test_the_end_or_the_beginning_means_the_one_task_that_has_it(
-    crew: Crew, short: str, whole: str
+    dlq: Dlq, short: str, whole: str
 ) -> None:
-    assert crew.parts.short_ids().find(short) == whole
-    assert crew.parts.short_ids().find(short, QUEUE) == whole
+    assert ShortIds(dlq.parts).find(short) == whole
+    assert ShortIds(dlq.parts).find(short, QUEUE) == whole
 
 
 @pytest.mark.parametrize("short", ["BEEF", "01J0"])
-def test_what_can_mean_several_means_none(crew: Crew, short: str) -> None:
+def test_what_can_mean_several_means_none(dlq: Dlq, short: str) -> None:
     with pytest.raises(InputInvalid, match="2 tasks"):
-        crew.parts.short_ids().find(short)
+        ShortIds(dlq.parts).find(short)
 
 
-def test_what_no_task_has_is_not_found(crew: Crew) -> None:
+def test_what_no_task_has_is_not_found(dlq: Dlq) -> None:
     with pytest.raises(TaskNotFound):
-        crew.parts.short_ids().find("DEAD")
+        ShortIds(dlq.parts).find("DEAD")
     with pytest.raises(QueueNotFound):
-        crew.parts.short_ids().find("CAFE", "nope")
+        ShortIds(dlq.parts).find("CAFE", "nope")
 
 
 @pytest.mark.parametrize("text", ["", "EEF", "0000-0000", "IOUL", FIRST])
-def test_what_is_no_part_of_an_id_is_refused(crew: Crew, text: str) -> None:
+def test_what_is_no_part_of_an_id_is_refused(dlq: Dlq, text: str) -> None:
     with pytest.raises(InputInvalid):
-        crew.parts.short_ids().find(text)
+        ShortIds(dlq.parts).find(text)
 
 
-def test_ids_on_a_screen_are_as_short_as_they_can_be_told_apart() -> None:
+def test_ids_on_a_screen_are_as_short_as_they_stay_distinct() -> None:
     assert shortened([FIRST, SECOND]) == {FIRST: "AA00BEEF", SECOND: "AA00CAFE"}
     alike = [letter + FIRST[1:] for letter in "0123"]
     assert shortened(alike) == {each: each for each in alike}

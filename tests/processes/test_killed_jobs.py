@@ -20,6 +20,7 @@ import pytest
 from rdq_core.domain.job import JobState
 from rdq_core.domain.task import Failure, Status, Task
 from rdq_core.engine.auditor import Principal
+from rdq_core.ops.job_control import JobControl
 from rdq_core.ops.orders import Operation, Order
 from rdq_core.ops.selection import Selection
 from rdq_core.runtime.log import Quiet
@@ -210,9 +211,9 @@ def test_a_killed_redrive_is_resumed_by_hand_and_does_nothing_twice(field: Field
 
 
 def test_a_purge_that_two_take_on_at_once_removes_each_once(field: Field) -> None:
-    order = Order(operation=Operation.PURGE, selection=Selection(everything=True), rate="100/s")
+    order = Order(operation=Operation.PURGE, selection=Selection(all=True), rate="100/s")
     time.sleep(5)  # what has died in the last five seconds is none of a job's business
-    job = field.parts.job_desk().start("deliveries", order, field.parts.auditor(Principal("test")))
+    job = JobControl(field.parts).start("deliveries", order, field.parts.auditor(Principal("test")))
     with ThreadPoolExecutor(2) as pool:
         both = list(pool.map(lambda _: field.rdq.run("job", "resume", job.id), range(2)))
     assert {each["done"] for each in both} == {DEAD}

@@ -20,6 +20,7 @@ from rdq_core.engine.stopping import Stop
 from rdq_core.engine.submit import Draft, Submitter
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import CorruptItem, StoreFailed, TaskConflict, TaskNotFound
+from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.runtime.wiring import Parts
 from tests.simulation.forgetting import target_of
 from tests.simulation.handlers import REF, Handlers
@@ -45,7 +46,7 @@ def _work(world: "World", process: Process) -> None:
     parts, settings = world.parts(process), world.queues.settings(QUEUE)
     longest = 2 * settings.execution.handler_timeout.total_seconds()
     handlers = Handlers(world, process, [QUEUE], longest=longest)
-    sweeper = parts.sweeper(handlers, serves=[QUEUE], worker=process.name)
+    sweeper = build_sweeper(parts, handlers, serves=[QUEUE], worker=process.name)
     stop = Stop()
     if process.dice.random() < 0.5:
         after = world.scheduler.now + round(process.dice.random() * 30_000_000)

@@ -12,7 +12,7 @@ from rdq_core.domain.job import Job, JobState
 from rdq_core.domain.times import to_millis
 from rdq_core.engine.auditor import Auditor, Principal
 from rdq_core.errors import QueueNotFound, StoreFailed, TaskConflict, TaskNotFound
-from rdq_core.ops.jobs import Jobs
+from rdq_core.ops.job_control import JobControl
 from rdq_core.ops.orders import Canary, Operation, Order
 from rdq_core.ops.selection import Selection
 from rdq_core.testing.fake_dynamodb import Change
@@ -135,7 +135,7 @@ def clerk(world: "World", process: Process) -> None:
     have begun.
     """
     parts = world.parts(process)
-    desk, auditor = parts.job_desk(), parts.auditor(Principal("clerk"))
+    control, auditor = JobControl(parts), parts.auditor(Principal("clerk"))
     calm_since = None
     while True:
         process.sleep(0.2 + process.dice.random() * 3)
@@ -148,19 +148,19 @@ def clerk(world: "World", process: Process) -> None:
                 if not jobs:
                     return
             elif not jobs and process.dice.random() < 0.4:
-                desk.start(QUEUE, _order(process), auditor)
+                control.start(QUEUE, _order(process), auditor)
             for job in jobs:
-                desk.advance(job.id, take_over=process.dice.random() < 0.3)
-                _turn(desk, job, auditor, 1.0 if world.is_calm else process.dice.random())
+                control.advance(job.id, take_over=process.dice.random() < 0.3)
+                _turn(control, job, auditor, 1.0 if world.is_calm else process.dice.random())
 
 
-def _turn(desk: Jobs, job: Job, auditor: Auditor, chance: float) -> None:
+def _turn(control: JobControl, job: Job, auditor: Auditor, chance: float) -> None:
     if chance < 0.05:
-        desk.cancel(job.id, auditor)
+        control.cancel(job.id, auditor)
     elif chance < 0.1:
-        desk.pause(job.id)
+        control.pause(job.id)
     elif job.state is JobState.PAUSED:
-        desk.resume(job.id, auditor)
+        control.resume(job.id, auditor)
 
 
 def _order(process: Process) -> Order:
@@ -172,7 +172,7 @@ def _order(process: Process) -> Order:
     )
     return Order(
         operation=Operation.PURGE if is_purge else Operation.REDRIVE,
-        selection=Selection(everything=True),
+        selection=Selection(all=True),
         force=not is_purge,
         rate=process.dice.choice(("1/s", "2/s", "50/s")),
         canary=canary,

@@ -18,6 +18,7 @@ from rdq_core.cli.demo.receiver import Receiver
 from rdq_core.cli.local import served, settings
 from rdq_core.config.document import parse_document
 from rdq_core.engine.auditor import Principal
+from rdq_core.ops.queue_edits import QueueEditor
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import Parts, connect
 
@@ -116,7 +117,7 @@ class Stage:
     def _with_queue(self) -> Parts:
         parts = connect(events=Quiet())
         queues = parse_document((self.folder / "queues.yaml").read_bytes())
-        parts.editor(Principal("rdq demo")).apply(queues)
+        QueueEditor(parts, parts.auditor(Principal("rdq demo"))).apply(queues)
         return parts
 
     def _stop_workers(self) -> None:

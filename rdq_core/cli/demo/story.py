@@ -18,7 +18,8 @@ from rdq_core.cli.screen import counted
 from rdq_core.domain.dead import DeadEntry
 from rdq_core.engine.submit import Draft
 from rdq_core.errors import InputInvalid, Unavailable
-from rdq_core.ops.dead_letters import Group, entries_of
+from rdq_core.ops.dead_letter_edits import DeadLetterEditor
+from rdq_core.ops.dead_letters import DeadLetters, Group, entries_of
 from rdq_core.ops.lines import payload_lines
 from rdq_core.ops.mutation import Mutation
 from rdq_core.ops.submitting import BulkSubmitter, Line
@@ -95,7 +96,7 @@ class Story:
         self._look(mark=True)
 
     def _understand(self) -> None:
-        self.facts.groups = self._parts.dead_letters().groups(QUEUE)
+        self.facts.groups = DeadLetters(self._parts).groups(QUEUE)
         dead = sum(group.count for group in self.facts.groups)
         self._teller.say(
             f"dead: {counted(dead, 'task')} in {counted(len(self.facts.groups), 'group')}"
@@ -127,7 +128,9 @@ class Story:
             ids = [
                 entry.task_id for entry in self._dead() if entry.fingerprint == group.fingerprint
             ]
-            part = self._parts.dead_letter_editor(claimed()).redrive(QUEUE, ids, dry_run=dry_run)
+            part = DeadLetterEditor(self._parts, self._parts.auditor(claimed())).redrive(
+                QUEUE, ids, dry_run=dry_run
+            )
             total = replace(
                 total,
                 selected=total.selected + part.selected,

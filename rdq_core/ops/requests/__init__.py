@@ -1,11 +1,17 @@
-"""Operator requests as JSON documents: one model each, checked before anything is done, answered by
-one implementation.
+"""Operator requests: JSON documents, checked before anything is done, each answered by one class.
 
 The command line and the ops function both come in here, so neither can do anything that the other
-can't.
+can't. A new request is a class in one of these modules, declared with `@operation`.
 """
 
-from rdq_core.ops.requests.desks import Desks, Who
-from rdq_core.ops.requests.dispatch import OPERATIONS, answer
+from rdq_core.ops.requests import (  # noqa: F401 - importing them declares their operations
+    audit_requests,
+    dead_letter_requests,
+    job_requests,
+    queue_requests,
+    task_requests,
+)
+from rdq_core.ops.requests.answering import answer
+from rdq_core.ops.requests.context import OPERATIONS
 
-__all__ = ["OPERATIONS", "Desks", "Who", "answer"]
+__all__ = ["OPERATIONS", "answer"]

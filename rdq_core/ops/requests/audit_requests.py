@@ -1,30 +1,29 @@
 """Requests about the audit log."""
 
-from typing import ClassVar, Final
+from datetime import datetime
+from typing import ClassVar
 
-from rdq_core.domain.times import parse_time
-from rdq_core.ops.requests.desks import Desks, Document, Request, Who
+from rdq_core.ops.audit_reader import AuditReader
+from rdq_core.ops.requests.context import Document, Request, RequestContext, operation
 
 
+@operation
 class ListAudit(Request):
     """What was done, the newest first."""
 
     op: ClassVar[str] = "audit.list"
     queue: str | None = None
     principal: str | None = None
-    since: str | None = None
+    since: datetime | None = None
     page_size: int = 50
     cursor: str | None = None
 
-    def answer(self, desks: Desks, who: Who) -> Document:  # noqa: ARG002 - everybody may look
+    def answer(self, context: RequestContext) -> Document:
         """The records, and the cursor of the next page."""
-        return desks.audit_desk().list(
+        return AuditReader(context.parts).list(
             self.queue,
             principal=self.principal,
-            since=None if self.since is None else parse_time(self.since, "since"),
+            since=self.since,
             page_size=self.page_size,
             cursor=self.cursor,
         )
-
-
-REQUESTS: Final = (ListAudit,)

@@ -1,5 +1,5 @@
-"""Dead tasks, and everybody who works on jobs about them, on stores in memory or on tables that may
-be disturbed.
+"""One queue's dead tasks with their readers, editors and jobs: on stores in memory, or on tables
+whose requests a test disturbs.
 """
 
 from collections.abc import Iterable
@@ -16,14 +16,16 @@ from rdq_core.domain.task import Failure, Status
 from rdq_core.engine.auditor import Principal
 from rdq_core.engine.ports import AuditRecord, Candidate
 from rdq_core.ops.background_jobs import BackgroundJobs
-from rdq_core.ops.jobs import SETTLES_WITHIN, Jobs
+from rdq_core.ops.dead_letter_edits import DeadLetterEditor
+from rdq_core.ops.dead_letters import DeadLetters
+from rdq_core.ops.job_control import SETTLES_WITHIN, JobControl
 from rdq_core.ops.orders import Operation, Order
-from rdq_core.ops.selection import Filters, Selection
+from rdq_core.ops.selection import Selection
 from rdq_core.runtime.wiring import Parts
 from rdq_core.testing.contract.factories import a_failed, a_grant, a_success, a_task, an_error
 from tests.engine.world import QUEUE, World
 
-ALL = Selection(everything=True)
+ALL = Selection(all=True)
 ANN = Principal("ann", verified=True)
 
 
@@ -33,10 +35,8 @@ def an_order(operation: Operation = Operation.REDRIVE, **fields: Any) -> Order:
     return Order(operation=operation, **given)
 
 
-class Crew:
-    """One queue's DLQ, and words for what is done to it. Every step happens at the clock's present
-    moment.
-    """
+class Dlq:
+    """One queue's DLQ, and methods for what is done to it, each at the clock's present moment."""
 
     def __init__(self, world: World | None = None, parts: Parts | None = None) -> None:
         self.world = world or World()
@@ -44,24 +44,26 @@ class Crew:
         self.parts = parts or self.world.parts
         self.store = self.parts.store
 
-    # -- those who work on jobs --------------------------------------------------------------------
+    # -- readers and editors -----------------------------------------------------------------------
 
-    def jobs(self, parts: Parts | None = None) -> Jobs:
-        """What people ask, as a new process has it."""
-        parts = parts or self.parts
-        return Jobs(
-            parts.jobs, parts.queues, parts.advancer(at_once=1), clock=parts.clock, ids=parts.ids
-        )
+    @property
+    def reader(self) -> DeadLetters:
+        return DeadLetters(self.parts)
+
+    @property
+    def edits(self) -> DeadLetterEditor:
+        return DeadLetterEditor(self.parts, self.parts.auditor(ANN))
+
+    def jobs(self, parts: Parts | None = None) -> JobControl:
+        """Job control as a new process builds it."""
+        return JobControl(parts or self.parts, at_once=1)
 
     def background_work(self) -> BackgroundJobs:
-        """What a sweep does, as a new process has it."""
-        parts = self.parts
-        return BackgroundJobs(
-            parts.jobs, parts.advancer(at_once=1), clock=parts.clock, on_error=parts.on_error
-        )
+        """Background work as a new sweep builds it."""
+        return BackgroundJobs(self.parts, at_once=1)
 
     def start(self, order: Order | None = None, **options: Any) -> Job:
-        """A job about what was dead long enough ago, which all of it is from now on."""
+        """A job about all that is dead so far: the clock moves until that is old enough."""
         self.clock.advance(SETTLES_WITHIN)
         return self.jobs().start(QUEUE, order or an_order(), self.parts.auditor(ANN), **options)
 
@@ -81,11 +83,11 @@ class Crew:
 
     # -- tasks -------------------------------------------------------------------------------------
 
-    def bury(self, number: int = 1, **fields: Any) -> list[str]:
-        """So many that have died, one a second."""
-        return [self._bury(**fields) for _ in range(number)]
+    def fill(self, number: int = 1, **fields: Any) -> list[str]:
+        """Adds this number of tasks that have died, one a second."""
+        return [self.add_dead(**fields) for _ in range(number)]
 
-    def _bury(
+    def add_dead(
         self,
         *,
         fingerprint: str = "v1:a",
@@ -94,10 +96,10 @@ class Crew:
         **fields: Any,
     ) -> str:
         task_id = self.store.submit(replace(a_task(**fields), queue=QUEUE), shards=1).task.id
-        self.kill(task_id, fingerprint=fingerprint, error_type=error_type, error=error)
+        self.dead_letter(task_id, fingerprint=fingerprint, error_type=error_type, error=error)
         return task_id
 
-    def kill(
+    def dead_letter(
         self,
         task_id: str,
         *,
@@ -127,7 +129,7 @@ class Crew:
         assert claim is not None
         return claim
 
-    # -- what is seen ------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------
 
     def dead(self) -> list[DeadEntry]:
         found: list[DeadEntry] = []
@@ -143,7 +145,7 @@ class Crew:
         return [entry.task_id for entry in self.dead()]
 
     def redrives(self, ids: Iterable[str]) -> dict[str, int]:
-        """How often each was sent back."""
+        """The number of redrives of each."""
         tasks = [self.store.get(task_id) for task_id in ids]
         return {task.id: task.redrive_count for task in tasks if task is not None}
 
@@ -153,7 +155,7 @@ class Crew:
         ]
 
     def records(self) -> list[AuditRecord]:
-        """What is on record, oldest first."""
+        """The audit records, oldest first."""
         now = self.clock.now()
         before = last_id(now + timedelta(days=1))
         found = self.parts.audit.records(
@@ -164,4 +166,4 @@ class Crew:
 
 def by_type(glob: str) -> Selection:
     """The entries whose error's type matches."""
-    return Selection(filters=Filters(type=glob))
+    return Selection(type=glob)

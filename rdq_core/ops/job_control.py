@@ -1,4 +1,4 @@
-"""Bulk operations on dead tasks as people handle them: start, list, pause, resume, cancel."""
+"""Bulk operations on dead tasks: start, list, pause, resume, cancel and advance them."""
 
 from datetime import timedelta
 from typing import Final
@@ -6,32 +6,28 @@ from typing import Final
 from rdq_core.domain.ids import check_id
 from rdq_core.domain.job import Job, JobState
 from rdq_core.engine.auditor import Auditor
-from rdq_core.engine.ports import Clock, IdSource, JobStore, QueueSource
 from rdq_core.errors import TaskConflict, TaskNotFound
 from rdq_core.ops.advancing import Advancer
 from rdq_core.ops.orders import Order, check_order
+from rdq_core.ops.parts import OperatorParts
 
 SETTLES_WITHIN: Final = timedelta(seconds=5)
-"""How long a death may take to be listed: younger ones are none of a job's business."""
+"""How long a death may take to appear in the DLQ's index: a job leaves younger ones alone, so that
+it can't miss one and take the next.
+"""
 
 
-class Jobs:
-    """Requests about bulk operations."""
+class JobControl:
+    """Queries about bulk operations, and changes of them. It treats `at_once` tasks of a page side
+    by side.
+    """
 
-    def __init__(
-        self,
-        jobs: JobStore,
-        queues: QueueSource,
-        advancer: Advancer,
-        *,
-        clock: Clock,
-        ids: IdSource,
-    ) -> None:
-        self._jobs = jobs
-        self._queues = queues
-        self._advancer = advancer
-        self._clock = clock
-        self._ids = ids
+    def __init__(self, parts: OperatorParts, *, at_once: int = 8) -> None:
+        self._jobs = parts.jobs
+        self._queues = parts.queues
+        self._advancer = Advancer(parts, at_once=at_once)
+        self._clock = parts.clock
+        self._ids = parts.ids
 
     def start(
         self,
@@ -42,10 +38,10 @@ class Jobs:
         reason: str | None = None,
         expected: int | None = None,
     ) -> Job:
-        """Write a job down, for anybody to advance. It is on the audit log before.
+        """Store a job, which any host may then advance. It is on the audit log before.
 
-        Raises QueueNotFound, InputInvalid for an order that makes no sense, and StoreFailed when
-        nothing was begun.
+        Raises QueueNotFound, InputInvalid for an order that doesn't fit the queue, and StoreFailed
+        when no job was stored.
         """
         check_order(order, self._queues.settings(queue))
         job_id = self._ids.task_id()
@@ -82,39 +78,40 @@ class Jobs:
         return [*reversed(self._jobs.open_jobs()), *self._jobs.ended_jobs(limit=limit)][:limit]
 
     def pause(self, job_id: str) -> Job:
-        """Stop at the end of the page that is under way, until it is resumed."""
-        return self._turn(job_id, JobState.PAUSED)
+        """Stop a job at the end of its page, until it is resumed. TaskConflict when it is over."""
+        return self._set_state(job_id, JobState.PAUSED)
 
     def resume(self, job_id: str, auditor: Auditor) -> Job:
-        """Let a paused job go on. An open one stays as it is. Raises TaskConflict when it is over."""
-        job = self._unless_over(self.get(job_id))
+        """Resume a paused job. An open one stays as it is. Raises TaskConflict when it is over."""
+        job = self._still_open(self.get(job_id))
         if job.state is not JobState.PAUSED:
             return job
         with auditor.recorded("job.resume", job.queue, detail={"job_id": job.id}):
-            return self._turn(job_id, JobState.OPEN)
+            return self._set_state(job_id, JobState.OPEN)
 
     def cancel(self, job_id: str, auditor: Auditor, *, reason: str | None = None) -> Job:
-        """End a job: what it hasn't touched stays as it is. Raises TaskConflict when it is over
-        already.
+        """End a job. Tasks that it has not reached stay as they are. Raises TaskConflict when it is
+        over already.
         """
-        job = self._unless_over(self.get(job_id))
+        job = self._still_open(self.get(job_id))
         with auditor.recorded("job.cancel", job.queue, reason=reason, detail={"job_id": job.id}):
-            self._turn(job_id, JobState.CANCELLED)
+            self._set_state(job_id, JobState.CANCELLED)
         return self.advance(job_id)
 
     def advance(self, job_id: str, *, take_over: bool = False) -> Job:
         """One step of a job, as `Advancer.advance`. Raises TaskNotFound too."""
         return self._advancer.advance(self.get(job_id), take_over=take_over)
 
-    def _turn(self, job_id: str, state: JobState) -> Job:
+    def _set_state(self, job_id: str, state: JobState) -> Job:
         while True:
-            job = self._unless_over(self.get(job_id))
+            job = self._still_open(self.get(job_id))
             ended_at = self._clock.now() if state.is_over else None
-            turned = job.changed(state=state, ended_at=ended_at)
-            if self._jobs.replace(job, turned):
-                return turned
+            changed = job.changed(state=state, ended_at=ended_at)
+            # Another host may have advanced it since it was read: then it is read again.
+            if self._jobs.replace(job, changed):
+                return changed
 
-    def _unless_over(self, job: Job) -> Job:
+    def _still_open(self, job: Job) -> Job:
         if job.state.is_over:
             raise TaskConflict(
                 f"job {job.id} is {job.state} already",
