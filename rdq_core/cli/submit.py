@@ -10,11 +10,17 @@ from typing import Annotated, Final
 
 import typer
 
-from rdq_core.cli.arguments import content, headers, moment, opened
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import parts
-from rdq_core.cli.failures import CONFLICT, WRONG_USE, Misuse, exit_code, tell
-from rdq_core.cli.screen import Screen, counted
+from rdq_core.cli.failures import CONFLICT, WRONG_USE, exit_code
+from rdq_core.cli.failures import UsageError as Misuse
+from rdq_core.cli.failures import print_error as tell
+from rdq_core.cli.options import open_input as opened
+from rdq_core.cli.options import parse_headers as headers
+from rdq_core.cli.options import parse_moment as moment
+from rdq_core.cli.options import read_input as content
+from rdq_core.cli.output import Output as Screen
+from rdq_core.cli.output import counted
 from rdq_core.domain.task import DEFAULT_CONTENT_TYPE, Status
 from rdq_core.domain.units import parse_duration
 from rdq_core.engine.ports import Clock

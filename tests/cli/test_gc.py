@@ -1,20 +1,20 @@
-"""`rdq gc`: what it answers people and programs."""
+"""`rdq gc`: its output for people and for programs."""
 
 from typing import Any
 
 import pytest
 
 from rdq_core.stores.dynamodb.schema import Tables
-from tests.cli.conftest import Bury, Shell
+from tests.cli.conftest import DeadLetter, Shell
 from tests.support.engines import Engine
 
 NOTHING = dict.fromkeys(("attempts", "entries", "bodies", "results", "objects"), 0)
 
 
 @pytest.fixture
-def orphan(moto: Engine, tables: Tables, bury: Bury) -> str:
+def orphan(moto: Engine, tables: Tables, dead_letter: DeadLetter) -> str:
     """An attempt's record whose number its task's history gave to another."""
-    task_id = bury()
+    task_id = dead_letter()
     records = moto.dynamodb.scan(TableName=tables.dlq)["Items"]
     record: Any = next(item for item in records if item["kind"]["S"].startswith("A#1#"))
     moto.dynamodb.put_item(

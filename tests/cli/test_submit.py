@@ -8,7 +8,7 @@ import pytest
 
 from rdq_core.runtime import wiring
 from rdq_core.testing.faults import FaultScript
-from tests.cli.conftest import Bury, Shell
+from tests.cli.conftest import DeadLetter, Shell
 
 ONE = ("submit", "-q", "billing", "-H", "charge")
 
@@ -85,8 +85,8 @@ def test_a_delay_puts_the_task_off(rdq: Shell) -> None:
     assert task["next_attempt_at"] > task["created_at"]
 
 
-def test_waiting_ends_with_the_task(rdq: Shell, bury: Bury) -> None:
-    task_id = bury()
+def test_waiting_ends_with_the_task(rdq: Shell, dead_letter: DeadLetter) -> None:
+    task_id = dead_letter()
     answer = rdq(*ONE, "--payload", "x", "--id", task_id, "--wait")
     assert answer.code == 4
     assert "DEAD after 1 attempt\n" in answer.out
