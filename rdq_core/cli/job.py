@@ -38,7 +38,7 @@ def _print_jobs(output: Output, client: OperatorClient, jobs: list[Mapping[str, 
         return
     now, short = client.now(), shorten(each["job_id"] for each in jobs)
     output.table(
-        ["job", "started", "operation", "state", "done", "queue"],
+        ["job", "age", "operation", "state", "done", "queue"],
         [
             (
                 short[each["job_id"]],

@@ -64,9 +64,7 @@ Since = Annotated[
     str | None, typer.Option("--since", help="Only after this time: 3h (ago) or RFC 3339.")
 ]
 PageSize = Annotated[int, typer.Option(help="Items per page, 1 to 500.")]
-Cursor = Annotated[
-    str | None, typer.Option(help="Continue after a page, with its options.")
-]
+Cursor = Annotated[str | None, typer.Option(help="Continue after a page, with its options.")]
 ShowPayload = Annotated[
     bool, typer.Option("--show-payload", help="Show the payload, not just its size.")
 ]

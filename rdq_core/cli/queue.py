@@ -148,7 +148,7 @@ def _print_ladder(output: Output, queue: str, steps: Mapping[str, Any]) -> None:
     earliest, latest = exact(dies["earliest_ms"]), exact(dies["latest_ms"])
     output.line()
     output.line(f"A task that always fails is dead {earliest} to {latest} after its submit;")
-    output.line(f"at most {exact(dies['at_worst_ms'])} after it if every attempt times out.")
+    output.line(f"if every attempt times out, {exact(dies['at_worst_ms'])} after it at the latest.")
     output.next(f"rdq queue get {queue}")
 
 

@@ -33,7 +33,7 @@ def test_a_low_terminal_shows_every_line_and_the_newest_last() -> None:
     printed = terminal.getvalue()
     places = [printed.index(f"{line}\n") for line in said]
     assert places == sorted(places)
-    assert "pending   3" in printed
+    assert "pending  3" in printed
 
 
 def test_a_narrow_terminal_has_every_word() -> None:

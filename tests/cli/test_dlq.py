@@ -265,7 +265,7 @@ def test_filters_that_choose_nothing_say_so_and_where_to_look(
     dead_letter()
     answer = rdq("dlq", "redrive", "billing", "--type", "nothing*")
     assert answer.code == 0
-    assert answer.out.startswith("nothing like that is dead in billing")
+    assert answer.out.startswith("no matching dead tasks in billing")
     assert "next: rdq dlq list billing" in answer.out
 
 

@@ -45,7 +45,7 @@ def test_programs_get_counts_by_kind(rdq: Shell, orphan: str) -> None:
 def test_people_get_a_table_and_what_to_type_next(rdq: Shell, orphan: str) -> None:
     looked = rdq("gc", "--dry-run")
     assert (looked.code, looked.err) == (0, "")
-    assert "attempts  2          1         0" in looked.out
+    assert "attempts  2         1        0" in looked.out
     assert looked.out.endswith("next: rdq gc\n")
     assert "next:" not in rdq("gc").out
 

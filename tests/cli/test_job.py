@@ -179,7 +179,7 @@ def test_a_dry_run_for_people_is_priced(rdq: Shell, many: list[str]) -> None:
 
 
 def test_without_jobs_the_list_is_empty(rdq: Shell) -> None:
-    assert "there is no job" in rdq("job", "list").out
+    assert "there are no jobs" in rdq("job", "list").out
     for command in ("get", "watch", "resume", "cancel"):
         answer = rdq("job", command, NOBODY, "--json")
         assert (answer.code, answer.error["code"]) == (3, "task_not_found")

@@ -98,7 +98,7 @@ def test_a_file_that_differs_ends_with_four_and_one_that_does_not_with_zero(rdq:
 def test_a_difference_is_shown_as_a_table_with_the_next_command(rdq: Shell) -> None:
     out = rdq("queue", "diff", "-", given=CHANGED + b"  sms: {}\n").out
     assert "billing: would be changed" in out
-    assert "email: is as the file says" in out
+    assert "email: matches the file" in out
     assert "sms: would be created" in out
     assert "next: rdq queue apply FILE" in out
 
@@ -133,11 +133,11 @@ def test_what_is_set_is_shown_with_the_layer_that_set_it(rdq: Shell) -> None:
 
 def test_a_set_for_people_tells_before_and_now_and_how_to_undo_it(rdq: Shell) -> None:
     out = rdq("queue", "set", "billing", "retry.max_attempts=9", "--reason", "slow bank").out
-    assert "billing: set until it is taken away" in out
+    assert "billing: set until it is cleared" in out
     assert "rdq queue set billing --clear" in out
 
     cleared = rdq("queue", "set", "billing", "--clear")
-    assert (cleared.code, "nothing is set on top of what is declared" in cleared.out) == (0, True)
+    assert (cleared.code, "no override" in cleared.out) == (0, True)
     assert rdq("queue", "get", "billing", "--json").document["override"] is None
 
 
@@ -150,7 +150,7 @@ def test_an_override_ends_when_its_time_is_over(rdq: Shell, clock: FrozenClock) 
         False,
         5,
     )
-    assert "over since" in rdq("queue", "get", "billing").out
+    assert "expired" in rdq("queue", "get", "billing").out
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,8 @@ def test_a_deploy_suspends_an_override_that_it_contradicts_and_says_so(rdq: Shel
     assert (answer.code, "the override of email contradicts" in answer.out) == (0, True)
     assert "SUSPENDED" in rdq("queue", "list").out
     assert (
-        "SUSPENDED: it contradicts what is declared (slow disk)" in rdq("queue", "get", "email").out
+        "SUSPENDED: it contradicts the declared settings (slow disk)"
+        in rdq("queue", "get", "email").out
     )
     assert "override_suspended" not in rdq("queue", "get", "email", "--json").document["declared"]
 
@@ -213,7 +214,7 @@ def test_a_pause_is_shown_and_undone(rdq: Shell) -> None:
 
 def test_a_queue_is_deleted_in_two_steps(rdq: Shell, clock: FrozenClock) -> None:
     begun = rdq("queue", "delete", "email", "--reason", "moved")
-    assert (begun.code, "email takes no more tasks" in begun.out) == (0, True)
+    assert (begun.code, "email refuses new tasks" in begun.out) == (0, True)
     assert "DELETING" in rdq("queue", "list").out
     refused = rdq("submit", "-q", "email", "-H", "mail", "--payload", "x", "--json")
     assert (refused.code, refused.error["code"]) == (2, "queue_not_found")
@@ -305,7 +306,7 @@ def test_what_was_done_is_listed_with_who_and_why(rdq: Shell) -> None:
 
 def test_the_list_is_filtered_and_paged(rdq: Shell) -> None:
     assert rdq("audit", "list", "--principal", "bob", "--json").document["items"] == []
-    assert "nothing is on record" in rdq("audit", "list", "nope").out
+    assert "no records" in rdq("audit", "list", "nope").out
     first = rdq("audit", "list", "--page-size", "3", "--json").document
     second = rdq("audit", "list", "--cursor", first["next_cursor"], "--json").document
     ids = [each["id"] for each in first["items"] + second["items"]]

@@ -124,14 +124,14 @@ class Tour:
         tasks = {task_id: self._store.get(task_id) for task_id in self._payloads}
         result = compare(self._payloads, tasks, log)
         missing = sum(task is None for task in tasks.values())
-        matches = "not all match" if result.disagreements else "each matches"
-        unsent = f", {result.unsent} attempts sent none" if result.unsent else ""
+        each = "not each" if result.disagreements else "each"
+        unsent = f", {result.unsent} unsent" if result.unsent else ""
         self._narrator.say(
             f"store:    {result.submitted} submitted, {len(tasks) - missing} read back:"
             f" {result.succeeded} succeeded, {result.dead} dead, {missing} lost"
         )
         self._narrator.say(
-            f"receiver: {result.requests} requests, {matches} a recorded attempt;"
+            f"receiver: {result.requests} requests, {each} a recorded attempt;"
             f" {counted(result.lapsed, 'lease')} expired{unsent}"
         )
         for problem in result.disagreements[:3]:
