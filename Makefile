@@ -29,7 +29,7 @@ export UV_LINK_MODE := copy
 help: ## Print what make can do
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## See calls fail, be retried, die and be sent back
+demo: $(READY) ## Watch webhooks fail, be retried, die and be sent back
 	@$(BIN)/rdq demo $(ARGS)
 
 fast: $(READY) ## Seconds: the tests without servers and processes

@@ -1,4 +1,4 @@
-"""The commands put together, and how a run of one ends."""
+"""The command line: all commands, and how a run ends."""
 
 import os
 import sys
@@ -10,62 +10,59 @@ import typer
 
 from rdq_core.cli import (
     audit,
+    demo,
     dlq,
-    dlq_edits,
+    dlq_redrive,
     gc,
     init,
-    jobs,
+    job,
     local,
     queue,
-    queue_edits,
-    queue_files,
+    queue_apply,
     status,
     submit,
     task,
     worker,
 )
-from rdq_core.cli.command import Debug, PipeClosed
-from rdq_core.cli.demo import demo
-from rdq_core.cli.examples import examples
+from rdq_core.cli.command import Debug, PipeClosed, examples
 from rdq_core.cli.failures import (
     BUG,
     DONE,
     INTERRUPTED,
     WRONG_USE,
-    Misuse,
+    UsageError,
     exit_code,
-    of_aws,
-    tell,
-    tell_bug,
+    from_aws,
+    print_bug,
+    print_error,
     wants_json,
 )
-from rdq_core.cli.screen import note
-from rdq_core.cli.streams import prepare_streams
+from rdq_core.cli.output import note, prepare_streams
 from rdq_core.errors import RdqError
 
 _EXAMPLES: Final = examples(
-    "rdq demo                        the whole story, without an AWS account",
-    "rdq local                       a local engine with its tables, to try it on",
+    "rdq demo                        a guided tour; needs no AWS account",
+    "rdq local                       a local engine with tables, to try rdq on",
     "rdq queue apply queues.yaml     configure; then get, list, stats, ladder",
     "rdq submit -q billing -H charge --payload '{\"order\": 17}' --key order-17",
     "rdq worker payments             run the handlers of payments.py",
     "rdq task get -q billing --key order-17",
 )
-_AT_NIGHT: Final = examples(
-    "rdq status                      where a night begins",
-    "rdq dlq groups billing          what died, one line a bug",
+_ON_CALL: Final = examples(
+    "rdq status                      start here",
+    "rdq dlq groups billing          what tasks died of, one line per bug",
     "rdq dlq show 01M8PXSZ8GHTD2249VSD1FERQ2",
     "rdq queue pause billing --reason 'the bank is down'",
     "rdq dlq redrive billing --group v1:3f2a90c1d0ab --dry-run",
     "rdq dlq redrive billing --group v1:3f2a90c1d0ab --canary 10",
-    "rdq job list                    what is under way; watch, resume, cancel",
+    "rdq job list                    running redrives; then watch, resume, cancel",
     "rdq audit list billing          who did what, and why",
-    title="At night",
+    title="On call",
 )
 
 app: Final = typer.Typer(
     name="rdq",
-    epilog=f"{_EXAMPLES}\n\n{_AT_NIGHT}",
+    epilog=f"{_EXAMPLES}\n\n{_ON_CALL}",
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode=None,
@@ -95,60 +92,56 @@ def _root(*, version: Version = False, debug: Debug = False) -> None:
 
 for _module in (demo, local, init, status, submit, worker, gc):
     _module.register(app)
-for _module in (queue_files, queue_edits):
-    _module.register(queue.app)
-dlq_edits.register(dlq.app)
+queue_apply.register(queue.app)
+dlq_redrive.register(dlq.app)
 app.add_typer(queue.app, name="queue")
 app.add_typer(task.app, name="task")
 app.add_typer(dlq.app, name="dlq")
-app.add_typer(jobs.app, name="job")
+app.add_typer(job.app, name="job")
 app.add_typer(audit.app, name="audit")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line and answer its exit code. Whatever goes wrong is told in one line on
-    standard error.
-    """
+    """Run a command line and return its exit code. Errors are printed on standard error."""
     prepare_streams()
     as_json, debug = wants_json(arguments), "--debug" in arguments
     try:
         code = app(args=list(arguments), prog_name="rdq", standalone_mode=False)
         sys.stdout.flush()
     except (PipeClosed, BrokenPipeError):
-        return _nobody_reads()
+        return _end_without_reader()
     except KeyboardInterrupt:
         return INTERRUPTED
     except typer.Abort as declined:
-        return _declined(declined)
+        return _end_declined(declined)
     except typer.TyperException as wrong:
-        return _misused(wrong, as_json=as_json)
-    # the last line of defence turns all of them into an exit code
+        return _end_misused(wrong, as_json=as_json)
+    # Every exception has to become an exit code.
     except Exception as error:  # noqa: BLE001
-        return _failed(error, as_json=as_json, debug=debug)
+        return _end_failed(error, as_json=as_json, debug=debug)
     return code if isinstance(code, int) else DONE
 
 
-def _declined(declined: typer.Abort) -> int:
-    """End a command whose question was answered by no, or by Ctrl-C, after which the line is still
-    to be ended.
-    """
+def _end_declined(declined: typer.Abort) -> int:
+    """End a command whose question was answered with no, or with Ctrl-C."""
     interrupted = isinstance(declined.__context__, KeyboardInterrupt)
-    note("" if interrupted else "rdq: nothing was changed")
+    note("" if interrupted else "rdq: nothing was changed")  # Ctrl-C leaves the line unfinished
     return INTERRUPTED if interrupted else WRONG_USE
 
 
-def _nobody_reads() -> int:
-    """End quietly, as the reader of a pipe did; the interpreter's own flush at exit must not fail
-    either.
+def _end_without_reader() -> int:
+    """End silently when the reader of a pipe has left.
+
+    Standard output becomes /dev/null, because the interpreter flushes it again at exit.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return DONE
 
 
-def _misused(wrong: typer.TyperException, *, as_json: bool) -> int:
+def _end_misused(wrong: typer.TyperException, *, as_json: bool) -> int:
     context: Any = getattr(wrong, "ctx", None)
     message = wrong.format_message()
-    if message.startswith("Usage:"):  # a group without a command: its help is the answer
+    if message.startswith("Usage:"):  # a group without a command: typer's message is its help
         sys.stderr.write(f"{message}\n")
         return WRONG_USE
     hint = (
@@ -156,16 +149,16 @@ def _misused(wrong: typer.TyperException, *, as_json: bool) -> int:
         if context is not None
         else None
     )
-    tell(Misuse(" ".join(message.split()).rstrip("."), hint=hint), as_json=as_json)
+    print_error(UsageError(" ".join(message.split()).rstrip("."), hint=hint), as_json=as_json)
     return WRONG_USE
 
 
-def _failed(error: Exception, *, as_json: bool, debug: bool) -> int:
-    told = error if isinstance(error, RdqError) else of_aws(error)
-    if told is None:
-        tell_bug(error, as_json=as_json, debug=debug)
+def _end_failed(error: Exception, *, as_json: bool, debug: bool) -> int:
+    expected = error if isinstance(error, RdqError) else from_aws(error)
+    if expected is None:
+        print_bug(error, as_json=as_json, debug=debug)
         return BUG
     if debug:
-        tell_bug(error, as_json=False, debug=True)
-    tell(told, as_json=as_json)
-    return exit_code(told)
+        print_bug(error, as_json=False, debug=True)
+    print_error(expected, as_json=as_json)
+    return exit_code(expected)

@@ -1,4 +1,4 @@
-"""`rdq audit`: who did what, when and why."""
+"""`rdq audit`: who changed what, when and why."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,14 +7,15 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rdq_core.cli.arguments import PAGE, Cursor, PageSize, next_page, past_text
-from rdq_core.cli.command import command
-from rdq_core.cli.connection import Asking
-from rdq_core.cli.examples import examples
-from rdq_core.cli.screen import Screen, ago
+from rdq_core.cli.command import command, examples
+from rdq_core.cli.connection import OperatorClient
+from rdq_core.cli.options import PAGE, AnyQueue, Cursor, PageSize, Since, next_page, past_time
+from rdq_core.cli.output import Output, ago
 from rdq_core.domain.times import parse_time
 
-_LONGEST_NAME: Final = 16
+_MAX_NAME: Final = 16
+
+Record = Mapping[str, Any]
 
 app: Final = typer.Typer(help="The audit log.", no_args_is_help=True)
 
@@ -26,46 +27,38 @@ app: Final = typer.Typer(help="The audit log.", no_args_is_help=True)
     epilog=examples("rdq audit list billing --since 24h", "rdq audit list --principal ann"),
 )
 def list_records(
-    screen: Screen,
+    output: Output,
     *,
-    queue: Annotated[
-        str | None, typer.Argument(metavar="[QUEUE]", help="The queue's name; without it, all.")
-    ] = None,
+    queue: AnyQueue = None,
     principal: Annotated[
-        str | None, typer.Option("--principal", help="A part of the principal's name.")
+        str | None, typer.Option("--principal", help="Only names that contain this.")
     ] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", help="Since then: 3h, or an RFC 3339 time.")
-    ] = "30d",
+    since: Since = "30d",
     page_size: PageSize = PAGE,
     cursor: Cursor = None,
 ) -> None:
-    """List what was done to queues, the newest first. An intent without an end was interrupted."""
-    ask = Asking(screen)
-    start = past_text(since, "since", ask.now)
-    records = ask(
+    """List operations on queues, newest first. An intent without an end was interrupted."""
+    client = OperatorClient(output)
+    records = client.request(
         "audit.list",
         queue=queue,
         principal=principal,
-        since=start,
+        since=past_time(since, "since", client.now),
         page_size=page_size,
         cursor=cursor,
     )
     where = f"rdq audit list {queue}" if queue else "rdq audit list"
     more = next_page(where, records["next_cursor"], page_size, principal=principal)
-    screen.show(
-        records, lambda: _tell(screen, records["items"], more or [f"{where} -o json"], ask.now())
-    )
+    steps = more or [f"{where} -o json"]
+    output.show(records, lambda: _print(output, records["items"], steps, client.now()))
 
 
-def _tell(
-    screen: Screen, records: Sequence[Mapping[str, Any]], more: Sequence[str], now: datetime
-) -> None:
+def _print(output: Output, records: Sequence[Record], more: Sequence[str], now: datetime) -> None:
     if not records:
-        screen.line("nothing is on record")
-        screen.next("rdq status")
+        output.line("no records")
+        output.next("rdq status")
         return
-    screen.table(
+    output.table(
         ["ago", "what", "", "queue", "who", "why"],
         [
             (
@@ -74,34 +67,32 @@ def _tell(
                 last["phase"],
                 last["queue"],
                 _who(last),
-                last["reason"] or _what(first["detail"]),
+                last["reason"] or _changes(first["detail"]),
             )
             for first, last in _operations(records)
         ],
         stretch=5,
     )
-    screen.next(*more)
+    output.next(*more)
 
 
-def _operations(
-    items: Iterable[Mapping[str, Any]],
-) -> Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """The first and the last record of each operation, of what is on the page."""
-    found: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
-    for item in items:  # the newest come first
-        _, last = found.get(item["operation_id"], (item, item))
-        found[item["operation_id"]] = (item, last)
-    return found.values()
+def _operations(records: Iterable[Record]) -> Iterable[tuple[Record, Record]]:
+    """The first and last record of each operation on the page, newest operation first."""
+    operations: dict[str, tuple[Record, Record]] = {}
+    for record in records:
+        _, last = operations.get(record["operation_id"], (record, record))
+        operations[record["operation_id"]] = (record, last)
+    return operations.values()
 
 
-def _who(record: Mapping[str, Any]) -> str:
-    """The end of the name, which tells people apart, and a mark where nobody vouches for it."""
+def _who(record: Record) -> str:
+    """The end of the principal's name, with a ? if it was not verified."""
     name = record["principal"].rpartition("/")[2]
-    short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    short = name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…"
     return f"{short}{'' if record['verified'] else '?'}"
 
 
-def _what(detail: Mapping[str, Any]) -> str | None:
-    """The changes of an operation for which nobody gave a reason."""
+def _changes(detail: Mapping[str, Any]) -> str | None:
+    """The changed settings, shown for an operation that has no reason."""
     pairs = detail.get("changes", {}).items()
     return ", ".join(f"{key} {json.dumps(new)}" for key, (_, new) in pairs) or None

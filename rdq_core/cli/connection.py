@@ -1,14 +1,11 @@
-"""Which rdq a command works on: the tables that the environment names, or the ops function in front
-of them.
-"""
+"""Connects a command to an installation: its tables directly, or the ops function (--via)."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from functools import partial
 from typing import Any
 
-from rdq_core.cli.screen import Screen
+from rdq_core.cli.output import Output
 from rdq_core.engine.auditor import Principal
 from rdq_core.engine.ports import EventSink
 from rdq_core.runtime.environment import is_local
@@ -17,26 +14,33 @@ from rdq_core.runtime.wiring import Parts, connect
 Document = dict[str, Any]
 
 
-class Asking:
-    """Operator requests, answered from here or by the ops function. Each is a document, and so is
-    its answer.
+class OperatorClient:
+    """Sends operator requests to the tables, or to the ops function named by --via.
+
+    Requests and answers are JSON documents.
     """
 
-    def __init__(self, screen: Screen) -> None:
-        self._parts = None if screen.via is not None else parts()
-        self._send = (
-            self._answer if screen.via is None else partial(_invoke, screen.via, principal().name)
-        )
+    def __init__(self, output: Output) -> None:
+        self._via = output.via or ""
+        self._parts = None if output.via is not None else parts()
 
-    def __call__(self, op: str, **fields: Any) -> Document:
-        """The answer to a request. Fields that are None are left out. Raises whatever the request
-        raises.
+    def request(self, op: str, **fields: Any) -> Document:
+        """Send a request and return its answer. Fields that are None are left out.
+
+        Raises the error of the request, whichever side it was answered on.
         """
         given = {name: value for name, value in fields.items() if value is not None}
-        return self._send({"op": op, **given})
+        document = {"op": op, **given}
+        if self._parts is None:
+            from rdq_core.runtime.remote import ask_function
+
+            return ask_function(self._via, {**document, "principal": principal().name})
+        from rdq_core.ops.requests import answer
+
+        return answer(document, self._parts, principal)
 
     def now(self) -> datetime:
-        """The present moment: storage's where it is asked from here, else this machine's."""
+        """The current time: by storage's clock, or this machine's when --via is given."""
         if self._parts is not None:
             return self._parts.clock.now()
         from rdq_core.runtime.system import SystemClock
@@ -44,7 +48,7 @@ class Asking:
         return SystemClock().now()
 
     def wait(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Wait this long."""
         import threading
 
         from rdq_core.runtime.system import SystemSleeper
@@ -52,20 +56,11 @@ class Asking:
         sleeper = self._parts.idle if self._parts is not None else SystemSleeper()
         sleeper.wait(threading.Event(), seconds)
 
-    def _answer(self, document: Document) -> Document:
-        from rdq_core.ops.requests import answer
-
-        if self._parts is None:
-            raise RuntimeError("there are no tables to ask")
-        return answer(document, self._parts, principal)
-
-
-Ask = Callable[..., Document]
-
 
 def parts(events: EventSink | None = None) -> Parts:
-    """The store and the configuration that the environment names. Raises Unavailable naming what is
-    missing.
+    """The store and configuration named by the environment.
+
+    Raises Unavailable, naming the variable that is missing.
     """
     from rdq_core.runtime.log import Quiet
 
@@ -73,15 +68,7 @@ def parts(events: EventSink | None = None) -> Parts:
 
 
 def principal(environ: Mapping[str, str] = os.environ) -> Principal:
-    """Who is at the keyboard, for the audit log: the IAM identity, on a local engine what the
-    environment says.
-    """
+    """The identity for the audit log: from IAM, or on a local engine from the environment."""
     from rdq_core.runtime.principal import claimed, identified
 
     return claimed(environ) if is_local(environ) else identified(environ)
-
-
-def _invoke(function: str, name: str, document: Document) -> Document:
-    from rdq_core.runtime.remote import ask_function
-
-    return ask_function(function, {**document, "principal": name})

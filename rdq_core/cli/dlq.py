@@ -1,52 +1,35 @@
-"""`rdq dlq list`, `show`, `groups`: look at dead tasks, understand what they died of."""
+"""`rdq dlq list`, `show`, `groups`: see which tasks died and why.
+
+The commands that change dead tasks, `redrive` and `purge`, are in dlq_redrive.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 
-from rdq_core.cli.arguments import PAGE, Cursor, PageSize, next_page, past_text
-from rdq_core.cli.command import command
-from rdq_core.cli.connection import Asking
-from rdq_core.cli.examples import examples
-from rdq_core.cli.failures import Misuse
-from rdq_core.cli.ids import shortened, whole_id
-from rdq_core.cli.screen import Screen, ago, failure
-from rdq_core.cli.task import ShowPayload, ShowStacks
-from rdq_core.cli.task import show as show_task
+from rdq_core.cli.command import command, examples
+from rdq_core.cli.connection import OperatorClient
+from rdq_core.cli.ids import resolve_id, shorten
+from rdq_core.cli.options import (
+    PAGE,
+    AnyDeadQueue,
+    Cursor,
+    DeadFilters,
+    DeadQueue,
+    PageSize,
+    ShowPayload,
+    ShowStacks,
+    TaskId,
+    next_page,
+)
+from rdq_core.cli.output import Output, ago, failure
+from rdq_core.cli.task_detail import print_task
 from rdq_core.domain.ids import check_id
 from rdq_core.domain.times import parse_time
-from rdq_core.errors import InputInvalid
 
 app: Final = typer.Typer(help="The dead-letter queue.", no_args_is_help=True)
-
-
-def _no_id(context: typer.Context, value: str | None) -> str | None:
-    """A task's id where the queue belongs is told as that; no queue's name has upper case."""
-    if value is None or value == value.lower():
-        return value
-    try:
-        check_id(value)
-    except InputInvalid:
-        return value
-    changes = context.info_name in ("redrive", "purge")
-    hint = f"rdq dlq {context.info_name} QUEUE {value}" if changes else f"rdq dlq show {value}"
-    raise Misuse(f"{value} is a task's id, and a queue belongs here", hint=hint)
-
-
-Queue = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", callback=_no_id)]
-Type = Annotated[
-    str | None, typer.Option("--type", help="A glob on the error's type, such as '*Timeout*'.")
-]
-HandlerRef = Annotated[str | None, typer.Option("--handler", help="The handler ref.")]
-Since = Annotated[
-    str | None, typer.Option("--since", help="Dead since then: 3h, or an RFC 3339 time.")
-]
-Until = Annotated[str | None, typer.Option("--until", help="Dead until then.")]
-GroupName = Annotated[
-    str | None, typer.Option("--group", help="A fingerprint out of rdq dlq groups.")
-]
 
 
 @command(
@@ -56,74 +39,52 @@ GroupName = Annotated[
     epilog=examples(
         "rdq dlq list billing",
         "rdq dlq list billing --type '*Timeout*' --since 3h",
-        "rdq dlq list billing -o jsonl | head  one object a line, for programs",
+        "rdq dlq list billing -o jsonl | head  one object per line, for programs",
     ),
 )
 def list_entries(
-    screen: Screen,
+    output: Output,
     *,
-    queue: Queue,
-    error_type: Type = None,
-    handler: HandlerRef = None,
-    since: Since = None,
-    until: Until = None,
-    group: GroupName = None,
+    queue: DeadQueue,
+    filters: DeadFilters,
     page_size: PageSize = PAGE,
     cursor: Cursor = None,
 ) -> None:
-    """List the dead tasks of a queue, the oldest death first."""
-    ask = Asking(screen)
-    chosen = filters(ask, error_type, handler, since, until, group)
-    page = ask("dlq.list", queue=queue, **chosen, page_size=page_size, cursor=cursor)
-    more = next_page(f"rdq dlq list {queue}", page["next_cursor"], page_size, **chosen)
-    screen.show(page, lambda: _tell_entries(screen, queue, page["items"], more, ask.now()))
+    """List the dead tasks of a queue, oldest death first."""
+    client = OperatorClient(output)
+    fields = filters.as_request(client.now)
+    page = client.request("dlq.list", queue=queue, **fields, page_size=page_size, cursor=cursor)
+    more = next_page(f"rdq dlq list {queue}", page["next_cursor"], page_size, **fields)
+    output.show(page, lambda: _print_entries(output, queue, page["items"], more, client.now()))
 
 
-def filters(
-    ask: Asking,
-    error_type: str | None,
-    handler: str | None,
-    since: str | None,
-    until: str | None,
-    group: str | None,
-) -> dict[str, str | None]:
-    """The conditions as a request has them."""
-    return {
-        "type": error_type,
-        "handler": handler,
-        "since": past_text(since, "since", ask.now),
-        "until": past_text(until, "until", ask.now),
-        "group": group,
-    }
-
-
-def _tell_entries(
-    screen: Screen,
+def _print_entries(
+    output: Output,
     queue: str,
     items: Sequence[Mapping[str, Any]],
     more: Sequence[str],
     now: datetime,
 ) -> None:
     if not items:
-        screen.line(f"nothing like that {'so far' if more else f'is dead in {queue}'}")
-        screen.next(*more or [f"rdq status {queue}"])
+        output.line("no matches so far" if more else f"no matching dead tasks in {queue}")
+        output.next(*more or [f"rdq status {queue}"])
         return
-    short = shortened(each["id"] for each in items)
-    screen.table(
-        ["id", "dead", "tried", "code", "error"],
+    short = shorten(each["id"] for each in items)
+    output.table(
+        ["id", "dead for", "attempts", "code", "error"],
         [
             (
                 short[each["id"]],
-                since_then(each["dead_at"], now),
+                time_since(each["dead_at"], now),
                 each["attempts"],
                 each["code"],
-                told(each),
+                _error(each),
             )
             for each in items
         ],
         stretch=4,
     )
-    screen.next(f"rdq dlq show {items[0]['id']}", *more)
+    output.next(f"rdq dlq show {items[0]['id']}", *more)
 
 
 @command(
@@ -136,18 +97,19 @@ def _tell_entries(
     ),
 )
 def show(
-    screen: Screen,
+    output: Output,
     *,
-    task_id: Annotated[str, typer.Argument(metavar="ID", help="The task's id.")],
+    task_id: TaskId,
     show_payload: ShowPayload = False,
     stacks: ShowStacks = False,
 ) -> None:
-    """Show a dead task with its whole history, newest first."""
-    ask = Asking(screen)
-    task = ask("dlq.show", id=check_id(whole_id(ask, task_id)), show_payload=show_payload)
-    screen.show(task, lambda: show_task(screen, task, stacks=stacks))
-    if screen.is_for_people:
-        screen.next(f"rdq dlq redrive {task['queue']} {task['id']} --dry-run")
+    """Show a dead task and its attempts, newest first."""
+    client = OperatorClient(output)
+    task_id = check_id(resolve_id(client, task_id))
+    task = client.request("dlq.show", id=task_id, show_payload=show_payload)
+    output.show(task, lambda: print_task(output, task, stacks=stacks))
+    if output.is_for_people:
+        output.next(f"rdq dlq redrive {task['queue']} {task['id']} --dry-run")
 
 
 @command(
@@ -158,55 +120,46 @@ def show(
         "rdq dlq groups          all queues, the largest group first", "rdq dlq groups billing"
     ),
 )
-def groups(
-    screen: Screen,
-    *,
-    queue: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[QUEUE]", help="The queue's name; without it, all.", callback=_no_id
-        ),
-    ] = None,
-) -> None:
-    """Show what the dead tasks died of, one line a bug."""
-    ask = Asking(screen)
-    found = ask("dlq.groups", queue=queue)
-    screen.show(found, lambda: _tell_groups(screen, found["items"], ask.now()))
+def groups(output: Output, *, queue: AnyDeadQueue = None) -> None:
+    """Group the dead tasks by error, one line per bug."""
+    client = OperatorClient(output)
+    answer = client.request("dlq.groups", queue=queue)
+    output.show(answer, lambda: _print_groups(output, answer["items"], client.now()))
 
 
-def _tell_groups(screen: Screen, found: Sequence[Mapping[str, Any]], now: datetime) -> None:
-    if not found:
-        screen.line("nothing is dead")
-        screen.next("rdq status")
+def _print_groups(output: Output, items: Sequence[Mapping[str, Any]], now: datetime) -> None:
+    if not items:
+        output.line("there are no dead tasks")
+        output.next("rdq status")
         return
-    several = len({each["queue"] for each in found}) > 1
-    screen.table(
+    has_several_queues = len({each["queue"] for each in items}) > 1
+    output.table(
         ["group", "count", "", "first", "last", "error"],
         [
             (
                 each["fingerprint"],
                 f"{each['count']:,}",
                 "new" if each["new"] else "",
-                since_then(each["first_seen_at"], now),
-                since_then(each["last_seen_at"], now),
-                f"{each['queue'] + ': ' if several else ''}{told(each)}",
+                time_since(each["first_seen_at"], now),
+                time_since(each["last_seen_at"], now),
+                f"{each['queue'] + ': ' if has_several_queues else ''}{_error(each)}",
             )
-            for each in found
+            for each in items
         ],
         stretch=5,
     )
-    first = found[0]
-    screen.next(
+    first = items[0]
+    output.next(
         f"rdq dlq show {first['example_id']}",
         f"rdq dlq redrive {first['queue']} --group {first['fingerprint']} --dry-run",
     )
 
 
-def since_then(moment: str, now: datetime) -> str | None:
-    """How long ago a moment out of a document is."""
+def time_since(moment: str, now: datetime) -> str | None:
+    """How long ago a time of a document is, as in 12m."""
     return ago(parse_time(moment, "time"), now)
 
 
-def told(entry: Mapping[str, Any]) -> str:
-    """What an entry died of, on one line."""
+def _error(entry: Mapping[str, Any]) -> str:
+    """The error of an entry or group, on one line."""
     return failure(entry["type"] or entry["code"], entry["message"])

@@ -1,13 +1,13 @@
-"""`rdq gc`: remove what tasks that are gone have left behind."""
+"""`rdq gc`: removes items left behind by tasks that no longer exist."""
 
 import sys
-from typing import Annotated
 
 import typer
 
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import parts
-from rdq_core.cli.screen import Screen, counted, note
+from rdq_core.cli.options import DryRun
+from rdq_core.cli.output import Output, counted, note
 from rdq_core.engine.ports import Kind
 from rdq_core.ops.garbage import Collected, collect
 
@@ -17,32 +17,26 @@ def register(app: typer.Typer) -> None:
     command(app, "gc")(gc)
 
 
-def gc(
-    screen: Screen,
-    *,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count it, and remove nothing.")
-    ] = False,
-) -> None:
-    """Remove what tasks that are gone have left behind.
+def gc(output: Output, *, dry_run: DryRun = False) -> None:
+    """Remove orphans: items whose task no longer exists.
 
-    Normally that is nothing. It reads both tables whole, so run it now and then only.
+    Normally there are none. It reads both tables completely, so run it rarely.
     """
-    watched = screen.is_for_people and sys.stderr.isatty()
-    done = collect(parts().store, dry_run=dry_run, progress=_tell_progress if watched else None)
-    screen.show(done.as_dict(), lambda: _tell(screen, done))
+    shows_progress = output.is_for_people and sys.stderr.isatty()
+    progress = _print_progress if shows_progress else None
+    result = collect(parts().store, dry_run=dry_run, progress=progress)
+    output.show(result.as_dict(), lambda: _print(output, result))
 
 
-def _tell_progress(so_far: Collected) -> None:
-    note(
-        f"{counted(so_far.examined.total(), 'item')} looked at, {so_far.found.total():,} of them nobody's"
+def _print_progress(so_far: Collected) -> None:
+    items = counted(so_far.examined.total(), "item")
+    note(f"{items} examined, {counted(so_far.found.total(), 'orphan')} found")
+
+
+def _print(output: Output, result: Collected) -> None:
+    output.table(
+        ["kind", "examined", "orphans", "removed"],
+        [(kind, result.examined[kind], result.found[kind], result.removed[kind]) for kind in Kind],
     )
-
-
-def _tell(screen: Screen, done: Collected) -> None:
-    screen.table(
-        ["kind", "looked at", "nobody's", "removed"],
-        [(kind, done.examined[kind], done.found[kind], done.removed[kind]) for kind in Kind],
-    )
-    if done.dry_run and done.found:
-        screen.next("rdq gc")
+    if result.dry_run and result.found:
+        output.next("rdq gc")

@@ -1,4 +1,4 @@
-"""`rdq init`: the four tables on an engine of this machine."""
+"""`rdq init`: creates the four tables on a local engine."""
 
 import os
 from typing import Annotated
@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from rdq_core.cli.command import command
-from rdq_core.cli.failures import Misuse
-from rdq_core.cli.screen import Screen
+from rdq_core.cli.failures import UsageError
+from rdq_core.cli.output import Output
 from rdq_core.runtime.environment import is_local, tables_in
 
 
@@ -17,38 +17,37 @@ def register(app: typer.Typer) -> None:
 
 
 def init(
-    screen: Screen,
+    output: Output,
     *,
     create_in_aws: Annotated[
         bool,
-        typer.Option(
-            "--create-in-aws", help="Create them in a real AWS account, where a template should."
-        ),
+        typer.Option("--create-in-aws", help="Create them in a real account; prefer a template."),
     ] = False,
 ) -> None:
-    """Create the tables on a local engine. Repeating it changes nothing."""
+    """Create the tables on a local engine. Existing tables stay as they are."""
     from rdq_core.runtime.wiring import connect, dynamodb_client
     from rdq_core.stores.dynamodb.schema import create_tables
 
     if not is_local() and not create_in_aws:
-        where = os.environ.get("AWS_ENDPOINT_URL") or "AWS itself"
-        raise Misuse(
-            f"AWS_ENDPOINT_URL does not point at this machine, so this would create tables in {where}",
-            hint="rdq local serves one here, with its tables; or deploy the template, or say --create-in-aws",
+        where = os.environ.get("AWS_ENDPOINT_URL") or "AWS"
+        raise UsageError(
+            f"AWS_ENDPOINT_URL is not on this machine: this would create tables in {where}",
+            hint="start a local engine with rdq local; for AWS deploy the template, "
+            "or add --create-in-aws",
         )
     tables = tables_in()
     client = dynamodb_client()
     create_tables(client, tables)
-    connect(client, tables).cursor_key.key()  # so that those who may only read find one
+    # Creates the key that cursors are signed with, because read-only operators cannot.
+    connect(client, tables).cursor_key.key()
     names = tables.as_env()
     document = {"tables": names, "endpoint": os.environ.get("AWS_ENDPOINT_URL")}
-    screen.show(document, lambda: _tell(screen, names))
+    output.show(document, lambda: _print(output, names))
 
 
-def _tell(screen: Screen, names: dict[str, str]) -> None:
-    screen.line(
-        f"the tables are ready on {os.environ.get('AWS_ENDPOINT_URL') or 'AWS'}; for programs that use them:"
-    )
+def _print(output: Output, names: dict[str, str]) -> None:
+    where = os.environ.get("AWS_ENDPOINT_URL") or "AWS"
+    output.line(f"the tables are ready on {where}; programs find them by:")
     for name, table in names.items():
-        screen.line(f"export {name}={table}")
-    screen.next("rdq queue apply queues.yaml")
+        output.line(f"export {name}={table}")
+    output.next("rdq queue apply queues.yaml")

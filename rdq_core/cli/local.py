@@ -1,4 +1,4 @@
-"""`rdq local`: an engine on this machine with the tables made, for as long as the command runs."""
+"""`rdq local`: a local engine with empty tables, for as long as the command runs."""
 
 import os
 import signal
@@ -11,17 +11,23 @@ from typing import Annotated, Any, Final
 import typer
 
 from rdq_core.cli.command import command
-from rdq_core.cli.screen import Screen
+from rdq_core.cli.output import Output
 from rdq_core.errors import InputInvalid, Unavailable
 from rdq_core.runtime.environment import ENDPOINT, LOCAL_TABLES
 
+# A local engine accepts any credentials, but botocore sends no request without some.
 LOCAL_ACCOUNT: Final[Mapping[str, str]] = {
     "AWS_ACCESS_KEY_ID": "local",
     "AWS_SECRET_ACCESS_KEY": "local",
     "AWS_DEFAULT_REGION": "eu-central-1",
 }
-"""What any engine of this machine is content with."""
-_FOREIGN: Final = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL_DYNAMODB")
+# Settings of the user's that would lead botocore elsewhere.
+_CONFLICTING: Final = (
+    "AWS_PROFILE",
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_ENDPOINT_URL_DYNAMODB",
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -30,40 +36,38 @@ def register(app: typer.Typer) -> None:
 
 
 def local(
-    screen: Screen,
+    output: Output,
     *,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")
+        int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0 picks a free one.")
     ] = 8000,
 ) -> None:
-    """Serve a local engine with its tables until Ctrl-C.
+    """Run a local engine with empty tables until Ctrl-C.
 
-    It is empty and in memory. What is printed is for other terminals, which export it and then find
-    the engine.
+    It keeps everything in memory. Paste the printed lines into another terminal to use it there.
     """
-    with until_signalled() as done, served(port) as environment:
-        screen.show(environment, lambda: _tell(screen, environment))
+    with until_signalled() as signalled, local_engine(port) as environment:
+        output.show(environment, lambda: _print(output, environment))
         sys.stdout.flush()
-        while not done.wait(1):
+        while not signalled.wait(1):
             pass
 
 
-def _tell(screen: Screen, environment: Mapping[str, str]) -> None:
+def _print(output: Output, environment: Mapping[str, str]) -> None:
     for name, value in environment.items():
-        screen.line(f"export {name}={value}")
+        output.line(f"export {name}={value}")
 
 
 @contextmanager
-def served(port: int = 0) -> Iterator[dict[str, str]]:
-    """An engine with its tables, and the variables by which programs find it, which this process
-    has meanwhile.
+def local_engine(port: int = 0) -> Iterator[dict[str, str]]:
+    """Run an engine with empty tables; this process uses it meanwhile.
 
-    `port` 0 takes a free one. Raises Unavailable when moto is not installed, InputInvalid for a
-    port that is taken.
+    Yields the environment variables that programs need to use it. `port` 0 picks a free one.
+    Raises Unavailable if moto is not installed, InputInvalid if the port is taken.
     """
-    with _engine(port) as server:
+    with _server(port) as server:
         environment = {ENDPOINT: server.endpoint_url, **LOCAL_ACCOUNT, **LOCAL_TABLES.as_env()}
-        with settings(environment):
+        with local_environment(environment):
             from rdq_core.runtime.wiring import dynamodb_client
             from rdq_core.stores.dynamodb.schema import create_tables
 
@@ -71,34 +75,36 @@ def served(port: int = 0) -> Iterator[dict[str, str]]:
             yield environment
 
 
-def _engine(port: int) -> Any:
+def _server(port: int) -> Any:
     require_engine("a local engine")
     from rdq_core.testing.moto import AtomicMotoServer
 
     try:
         return AtomicMotoServer(port)
-    except OSError as taken:
+    except OSError as problem:
         raise InputInvalid(
-            "port", f"{port} can't be used: {taken.strerror}", hint="--port 0 takes a free one"
+            "port",
+            f"cannot listen on {port}: {problem.strerror}",
+            hint="--port 0 picks a free one",
         ) from None
 
 
 def require_engine(what: str) -> None:
-    """Raises Unavailable, saying what to install, when the extra is missing."""
+    """Raise Unavailable, with the command that installs it, if the local engine is missing."""
     try:
-        import rdq_core.testing.moto  # noqa: F401 - is what it needs installed?
+        import rdq_core.testing.moto  # noqa: F401 - only to see whether it can be imported
     except ImportError as missing:
-        told = f"{what} needs {missing.name}, which is not installed"
-        raise Unavailable(told, hint="pip install 'rdq-core[cli,testing]'") from None
+        raise Unavailable(
+            f"{what} needs {missing.name}, which is not installed",
+            hint="pip install 'rdq-core[cli,testing]'",
+        ) from None
 
 
 @contextmanager
-def settings(values: Mapping[str, str]) -> Iterator[None]:
-    """These environment variables, no proxy in between, and none of the user's own AWS settings,
-    within.
-    """
+def local_environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for a while; remove proxies and the user's own AWS settings."""
     before = dict(os.environ)
-    for name in _FOREIGN:
+    for name in _CONFLICTING:
         os.environ.pop(name, None)
     os.environ.update(values, NO_PROXY="127.0.0.1", no_proxy="127.0.0.1")
     try:
@@ -111,13 +117,13 @@ def settings(values: Mapping[str, str]) -> Iterator[None]:
 @contextmanager
 def until_signalled() -> Iterator[threading.Event]:
     """An event that Ctrl-C and SIGTERM set, instead of ending the process."""
-    done = threading.Event()
+    signalled = threading.Event()
     before = {
-        number: signal.signal(number, lambda *_: done.set())
+        number: signal.signal(number, lambda *_: signalled.set())
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
-        yield done
+        yield signalled
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

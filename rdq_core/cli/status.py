@@ -1,15 +1,15 @@
-"""`rdq status`: where a night begins."""
+"""`rdq status`: all queues at a glance, where an investigation starts."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from rdq_core.cli.command import command
-from rdq_core.cli.connection import Asking
-from rdq_core.cli.examples import examples
-from rdq_core.cli.queue import tell_no_queue
-from rdq_core.cli.screen import Screen, span
+from rdq_core.cli.command import command, examples
+from rdq_core.cli.connection import OperatorClient
+from rdq_core.cli.options import AnyQueue
+from rdq_core.cli.output import Output, span
+from rdq_core.cli.queue import print_no_queues
 
 
 def register(app: typer.Typer) -> None:
@@ -19,27 +19,21 @@ def register(app: typer.Typer) -> None:
     )
 
 
-def status(
-    screen: Screen,
-    *,
-    queue: Annotated[
-        str | None, typer.Argument(metavar="[QUEUE]", help="The queue's name; without it, all.")
-    ] = None,
-) -> None:
-    """Show how the queues are: where a night begins.
+def status(output: Output, *, queue: AnyQueue = None) -> None:
+    """Show all queues at a glance. Start here when something is wrong.
 
-    What waits, runs and is dead, since when the oldest is due, and what people have paused or
-    overridden.
+    Tasks waiting, running and dead, how long the oldest has been due, and which queues an
+    operator has paused or overridden.
     """
-    found = Asking(screen)("status", queue=queue)
-    screen.show(found, lambda: _tell(screen, found["items"]))
+    answer = OperatorClient(output).request("status", queue=queue)
+    output.show(answer, lambda: _print(output, answer["items"]))
 
 
-def _tell(screen: Screen, queues: Sequence[Mapping[str, Any]]) -> None:
+def _print(output: Output, queues: Sequence[Mapping[str, Any]]) -> None:
     if not queues:
-        tell_no_queue(screen)
+        print_no_queues(output)
         return
-    screen.table(
+    output.table(
         ["queue", "waiting", "running", "dead", "oldest due", ""],
         [
             (
@@ -54,8 +48,8 @@ def _tell(screen: Screen, queues: Sequence[Mapping[str, Any]]) -> None:
     )
     for each in queues:
         if each["pause_reason"]:
-            screen.line(f"{each['queue']} is paused: {each['pause_reason']}")
-    screen.next(*_next(queues))
+            output.line(f"{each['queue']} is paused: {each['pause_reason']}")
+    output.next(*_next_steps(queues))
 
 
 def _count(queue: Mapping[str, Any], name: str) -> str:
@@ -67,18 +61,18 @@ def _age(seconds: float | None) -> str:
 
 
 def _marks(queue: Mapping[str, Any]) -> list[str]:
-    states = {
+    marks = {
         "UNSERVED": queue["unserved"],
         "PAUSED": queue["paused"],
         "DELETING": queue["deleting"],
         "override": queue["override"] == "in_force",
         "override SUSPENDED": queue["override"] == "suspended",
     }
-    return [word for word, holds in states.items() if holds]
+    return [word for word, holds in marks.items() if holds]
 
 
-def _next(queues: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The command for what is worst."""
+def _next_steps(queues: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The commands for the queue with the most dead tasks and for the first unserved one."""
     unserved = [each for each in queues if each["unserved"]]
     dead = sorted((each for each in queues if each["dead"]), key=lambda each: -each["dead"])
     commands = [f"rdq dlq groups {dead[0]['queue']}"] if dead else []

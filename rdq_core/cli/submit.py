@@ -9,11 +9,11 @@ from typing import Annotated, Final
 
 import typer
 
-from rdq_core.cli.arguments import content, headers, moment, opened
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import parts
-from rdq_core.cli.failures import CONFLICT, WRONG_USE, Misuse, exit_code, tell
-from rdq_core.cli.screen import Screen, counted
+from rdq_core.cli.failures import CONFLICT, WRONG_USE, UsageError, exit_code, print_error
+from rdq_core.cli.options import open_input, parse_headers, parse_moment, read_input
+from rdq_core.cli.output import Output, counted
 from rdq_core.domain.task import Status
 from rdq_core.engine.submit import Draft, Submitter, due_at
 from rdq_core.errors import InputInvalid, QueueNotFound, RdqError, TaskNotFound
@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
 
 
 def submit(
-    screen: Screen,
+    output: Output,
     *,
     queue: Annotated[str | None, typer.Option("--queue", "-q", help="The queue.")] = None,
     handler: Annotated[str | None, typer.Option("--handler", "-H", help="The handler ref.")] = None,
@@ -109,10 +109,10 @@ def submit(
         options={
             "id": task_id,
             "key": key,
-            "headers": headers(header or ()),
+            "headers": parse_headers(header or ()),
             "content_type": content_type or (_TEXT if source == "payload" else None),
             "handler_version": handler_version,
-            "run_at": moment(run_at, "run_at"),
+            "run_at": parse_moment(run_at, "run_at"),
             "delay": delay,
             "concurrency_key": concurrency_key,
             "target": target,
@@ -123,10 +123,10 @@ def submit(
     if source in ("payload", "payload_file"):
         with _naming_a_queue():
             draft = _check_json(_with_payload(template, payload, payload_file))
-            return _submit_one(screen, submitter, draft, found if wait else None)
+            return _submit_one(output, submitter, draft, found if wait else None)
     if task_id is not None or key is not None or wait:
-        raise Misuse("--id, --key and --wait are for one task, and this is a file of many")
-    with opened(payloads or tasks or "-", source) as stream:
+        raise UsageError("--id, --key and --wait are for one task, and this is a file of many")
+    with open_input(payloads or tasks or "-", source) as stream:
         if source == "payloads":
             with _naming_a_queue():  # reports once what is wrong with every line
                 submitter.check(template)
@@ -136,16 +136,16 @@ def submit(
             lines = task_lines(stream, template)
         with _progress() as on_progress:
             report = BulkSubmitter(submitter).submit(lines, atomic=atomic, on_progress=on_progress)
-    screen.show(submit_view(report), lambda: _show(screen, report, template.queue))
-    return _exit_code(report, atomic=atomic, as_json=not screen.is_for_people)
+    output.show(submit_view(report), lambda: _show(output, report, template.queue))
+    return _exit_code(report, atomic=atomic, as_json=not output.is_for_people)
 
 
 def _the_source(**sources: str | None) -> str:
-    """The name of the one payload option that was given. Raises Misuse for none and for two."""
+    """The name of the one payload option that was given. Raises UsageError for none and for two."""
     given = [name for name, value in sources.items() if value is not None]
     if len(given) != 1:
         options = ", ".join("--" + name.replace("_", "-") for name in given or sources)
-        raise Misuse(
+        raise UsageError(
             f"{options} exclude each other"
             if given
             else f"there is no payload: give one of {options}"
@@ -155,13 +155,13 @@ def _the_source(**sources: str | None) -> str:
 
 def _name(value: str | None, field: str, option: str, source: str) -> str:
     if value is None and source != "tasks":
-        raise Misuse(f"the {field} is missing: give {option}")
+        raise UsageError(f"the {field} is missing: give {option}")
     return value or ""
 
 
 def _with_payload(template: Draft, payload: str | None, payload_file: str | None) -> Draft:
     if payload is None or payload == "-":
-        return replace(template, payload=content(payload_file or "-", "payload_file"))
+        return replace(template, payload=read_input(payload_file or "-", "payload_file"))
     try:
         return replace(template, payload=payload.encode())
     except UnicodeEncodeError:
@@ -183,15 +183,15 @@ def _check_json(draft: Draft) -> Draft:
 
 
 def _submit_one(
-    screen: Screen, submitter: Submitter, draft: Draft, waits_on: Parts | None
+    output: Output, submitter: Submitter, draft: Draft, waits_on: Parts | None
 ) -> int | None:
     submission = submitter.submit(draft)
     report = BulkReport(submitted=[Submitted(submission.task.id, submission.created, None)])
-    screen.show(submit_view(report), lambda: _show(screen, report, draft.queue))
-    return None if waits_on is None else _wait(screen, waits_on, submission.task.id)
+    output.show(submit_view(report), lambda: _show(output, report, draft.queue))
+    return None if waits_on is None else _wait(output, waits_on, submission.task.id)
 
 
-def _wait(screen: Screen, found: Parts, task_id: str) -> int | None:
+def _wait(output: Output, found: Parts, task_id: str) -> int | None:
     """Wait until the task has ended. Interrupting the wait doesn't affect the task."""
     sys.stdout.flush()
     never = threading.Event()
@@ -202,8 +202,8 @@ def _wait(screen: Screen, found: Parts, task_id: str) -> int | None:
         if task.status.is_terminal:
             break
         found.idle.wait(never, _LOOK_EVERY)
-    if screen.is_for_people:
-        screen.line(f"{task.status} after {counted(len(task.attempts), 'attempt')}")
+    if output.is_for_people:
+        output.line(f"{task.status} after {counted(len(task.attempts), 'attempt')}")
     return None if task.status is Status.SUCCEEDED else CONFLICT
 
 
@@ -213,7 +213,7 @@ def _naming_a_queue() -> Iterator[None]:
     try:
         yield
     except QueueNotFound as unknown:
-        raise Misuse(unknown.message, code=unknown.code, hint=unknown.hint) from None
+        raise UsageError(unknown.message, code=unknown.code, hint=unknown.hint) from None
 
 
 @contextmanager
@@ -231,23 +231,23 @@ def _progress() -> Iterator[Callable[[int], None] | None]:
         yield lambda done: progress.update(bar, completed=done)
 
 
-def _show(screen: Screen, report: BulkReport, queue: str) -> None:
+def _show(output: Output, report: BulkReport, queue: str) -> None:
     if report.submitted or not report.rejected:
-        screen.line(_summary(report, queue))
+        output.line(_summary(report, queue))
     if report.rejected:
-        screen.line(
+        output.line(
             f"refused {counted(len(report.rejected), 'line')}, of which nothing was stored:"
         )
         for each in report.rejected[:_MOST_SHOWN]:
-            screen.line(
+            output.line(
                 f"  line {each.line}: {f'{each.field}: ' if each.field else ''}{each.message}"
             )
         if len(report.rejected) > _MOST_SHOWN:
-            screen.line(
+            output.line(
                 f"  and {len(report.rejected) - _MOST_SHOWN:,} more; -o json lists them all"
             )
     if report.submitted:
-        screen.next(f"rdq task get {report.submitted[0].id}")
+        output.next(f"rdq task get {report.submitted[0].id}")
 
 
 def _summary(report: BulkReport, queue: str) -> str:
@@ -270,7 +270,7 @@ def _exit_code(report: BulkReport, *, atomic: bool, as_json: bool) -> int | None
     if (failed := report.stopped_by) is not None:
         last = max(line or 0 for line in _lines_of(report))
         message = f"{failed.message}; lines after line {last} were not submitted"
-        tell(RdqError(message, code=failed.code, hint=failed.hint), as_json=as_json)
+        print_error(RdqError(message, code=failed.code, hint=failed.hint), as_json=as_json)
         return exit_code(failed)
     if not report.rejected:
         return None
@@ -284,7 +284,7 @@ def _exit_code(report: BulkReport, *, atomic: bool, as_json: bool) -> int | None
         else ""
     )
     refused = f"{counted(len(report.rejected), 'line')} refused{outcome}"
-    tell(
+    print_error(
         RdqError(f"{refused}; the first is line {first.line}: {what}", code=first.code),
         as_json=as_json,
     )

@@ -1,4 +1,4 @@
-"""`rdq worker`: the engine in one process, with the handlers of a module."""
+"""`rdq worker`: runs due tasks in this process, with the handlers of a module."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ import typer
 from rdq_core.cli.command import command
 from rdq_core.cli.connection import parts
 from rdq_core.cli.failures import DONE
-from rdq_core.cli.screen import Screen, note
+from rdq_core.cli.output import Output, note
 from rdq_core.config.settings import Host
 from rdq_core.domain.units import parse_duration
 from rdq_core.engine.ports import QueueSource
@@ -29,48 +29,50 @@ def register(app: typer.Typer) -> None:
 
 
 def worker(
-    screen: Screen,
+    output: Output,
     *,
     module: Annotated[
         str,
         typer.Argument(
             metavar="MODULE[:REGISTRY]",
-            help="Where the handlers are; the current folder is searched.",
+            help="Where the handlers are; searched in this folder too.",
         ),
     ],
     queues: Annotated[
         list[str] | None,
-        typer.Option("--queue", "-q", help="Serve this queue, instead of the registry's own list."),
+        typer.Option("--queue", "-q", help="Serve this queue, not the registry's."),
     ] = None,
     drain: Annotated[
-        bool, typer.Option("--drain", help="End when nothing is due within the horizon.")
+        bool, typer.Option("--drain", help="Exit when nothing is due within the horizon.")
     ] = False,
     drain_horizon: Annotated[str, typer.Option(help="How far ahead --drain looks.")] = "1h",
-    grace: Annotated[str, typer.Option(help="How long handlers may go on after SIGTERM.")] = "25s",
+    grace: Annotated[str, typer.Option(help="Time to finish after SIGTERM.")] = "25s",
 ) -> None:
-    """Run due work until told to stop.
+    """Run due tasks until stopped.
 
-    One JSON event a line on standard error, a report at the end. Serve only queues whose handlers
-    are all in the module: a task of a served queue whose handler isn't there is dead-lettered at
-    once (rdq.Unroutable).
+    Writes one JSON event per line to standard error and a report at the end. Serve only queues
+    whose handlers are all in the module: a task without one is dead-lettered at once
+    (rdq.Unroutable).
     """
     from rdq_core.client.rdq import Rdq
     from rdq_core.runtime.worker import Worker
 
     horizon, patience = _span("drain_horizon", drain_horizon), _span("grace", grace)
     registry = load_registry(module)
-    found = parts(LogSink())
+    installation = parts(LogSink())
     serves = tuple(queues or registry.queues)
-    host = Worker(found, registry, serves=serves, grace=patience, rdq=Rdq(parts=found))
-    _check_queues(found.queues, serves)
+    host = Worker(
+        installation, registry, serves=serves, grace=patience, rdq=Rdq(parts=installation)
+    )
+    _check_queues(installation.queues, serves)
     _log_to_standard_error()
     if sys.stderr.isatty():
         note(f"serving {', '.join(serves)}; Ctrl-C stops")
     host.stop_on_signals()
     report = host.drain(horizon) if drain else host.run()
-    screen.show(_document(report), lambda: screen.line(_sentence(asdict(report.total))))
+    output.show(_document(report), lambda: output.line(_sentence(asdict(report.total))))
     if host.has_stragglers:
-        # Python would wait for every thread that such a handler has left in a pool.
+        # The interpreter joins the threads of every pool at exit, and theirs may never end.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(DONE)
@@ -84,16 +86,14 @@ def _span(name: str, text: str) -> timedelta:
 
 
 def _check_queues(queues: QueueSource, serves: tuple[str, ...]) -> None:
-    """Every queue is configured and meant for workers: the tasks of another host's queue would be
-    unroutable here.
-    """
+    """Refuse a queue of another host: this module may lack its handlers, so its tasks would die."""
     for queue in serves:
         host = queues.settings(queue).host
         if host not in (Host.WORKER, Host.ANY):
             raise InputInvalid(
                 "queue",
                 f"{queue} is served by the {host} (dispatch.host)",
-                hint="dispatch.host: worker or any allows it",
+                hint="set dispatch.host to worker or any",
             )
 
 
@@ -114,7 +114,7 @@ def _document(report: SweepReport) -> dict[str, Any]:
 
 
 def _sentence(numbers: Mapping[str, int]) -> str:
-    told = ", ".join(
+    counts = ", ".join(
         f"{name.replace('_', '-')} {number:,}" for name, number in numbers.items() if number
     )
-    return f"done: {told or 'nothing was due'}"
+    return f"done: {counts or 'nothing was due'}"

@@ -192,7 +192,9 @@ class _GuardedCall:
         rules = Rules(classes=self._classes, permanent=globs.permanent, retryable=globs.retryable)
         return classify(Raised(error), rules, now=self._parts.clock.now())
 
-    def _record(self, verdict: ClassifiedOutcome, started_at: datetime, context: object | None) -> None:
+    def _record(
+        self, verdict: ClassifiedOutcome, started_at: datetime, context: object | None
+    ) -> None:
         self._failures.append(
             Attempt(
                 attempt_no=len(self._failures) + 1,

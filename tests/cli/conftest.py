@@ -13,7 +13,7 @@ import pytest
 
 from rdq_core import Abort, Registry
 from rdq_core.cli.app import run
-from rdq_core.cli.connection import Asking
+from rdq_core.cli.connection import OperatorClient
 from rdq_core.engine.ports import Clock
 from rdq_core.engine.report import QueueReport
 from rdq_core.engine.sweep import SweepLimits
@@ -48,14 +48,14 @@ class Ended:
 
     @property
     def error(self) -> dict[str, Any]:
-        """The error that was told, which must be one line of JSON."""
+        """The printed error, which must be one line of JSON."""
         (line,) = self.err.splitlines()
         error: dict[str, Any] = json.loads(line)["error"]
         return error
 
 
 class KnowsAnn:
-    """STS, for whoever asks."""
+    """Stands in for STS."""
 
     def get_caller_identity(self) -> dict[str, str]:
         return {"Arn": ANN}
@@ -109,7 +109,7 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     spans: list[float] = []
     made = wiring._storage_clock
     monkeypatch.setattr(wiring, "_storage_clock", lambda *client: Ahead(made(*client), spans))
-    monkeypatch.setattr(Asking, "wait", lambda _, seconds: spans.append(seconds))
+    monkeypatch.setattr(OperatorClient, "wait", lambda _, seconds: spans.append(seconds))
     return spans
 
 
@@ -127,14 +127,14 @@ def rdq(
     return shell
 
 
-Bury = Callable[..., str]
+DeadLetter = Callable[..., str]
 
 
 @pytest.fixture
-def bury(rdq: Shell) -> Bury:
-    """A dead task of `billing`: `code` and `message` are what its handler said; the id is answered."""
+def dead_letter(rdq: Shell) -> DeadLetter:
+    """Makes a dead task of `billing`, whose handler aborted with this code, and returns its id."""
 
-    def buried(
+    def make(
         code: str = "card_expired", message: str = "the card has expired", *arguments: str
     ) -> str:
         answer = rdq(
@@ -144,7 +144,7 @@ def bury(rdq: Shell) -> Bury:
         task_id: str = answer["submitted"][0]["id"]
         return task_id
 
-    return buried
+    return make
 
 
 def sweep_once(code: str, message: str) -> None:

@@ -1,11 +1,11 @@
-"""`rdq dlq`: looking at the dead, and sending them back."""
+"""`rdq dlq`: showing dead tasks and sending them back."""
 
 import base64
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Bury, Shell, sweep_once
+from tests.cli.conftest import DeadLetter, Shell, sweep_once
 
 ENTRY = {
     "id",
@@ -30,8 +30,8 @@ def dead(rdq: Shell, *arguments: str) -> list[str]:
     ]
 
 
-def test_the_list_has_its_fixed_shape(rdq: Shell, bury: Bury) -> None:
-    task_id = bury()
+def test_the_list_has_its_fixed_shape(rdq: Shell, dead_letter: DeadLetter) -> None:
+    task_id = dead_letter()
     answer = rdq("dlq", "list", "billing", "--json").document
     (entry,) = answer["items"]
     assert answer["next_cursor"] is None
@@ -43,8 +43,8 @@ def test_the_list_has_its_fixed_shape(rdq: Shell, bury: Bury) -> None:
     )
 
 
-def test_pages_go_on_where_the_cursor_says(rdq: Shell, bury: Bury) -> None:
-    ids = [bury() for _ in range(5)]
+def test_pages_go_on_where_the_cursor_says(rdq: Shell, dead_letter: DeadLetter) -> None:
+    ids = [dead_letter() for _ in range(5)]
     seen: list[str] = []
     cursor: list[str] = []
     while True:
@@ -56,9 +56,9 @@ def test_pages_go_on_where_the_cursor_says(rdq: Shell, bury: Bury) -> None:
     assert sorted(seen) == sorted(ids)
 
 
-def test_a_foreign_or_garbled_cursor_is_stale(rdq: Shell, bury: Bury) -> None:
+def test_a_foreign_or_garbled_cursor_is_stale(rdq: Shell, dead_letter: DeadLetter) -> None:
     for _ in range(3):
-        bury()
+        dead_letter()
     cursor = rdq("dlq", "list", "billing", "--page-size", "1", "--json").document["next_cursor"]
     for arguments in (["billing", "--type", "x*"], ["email"]):
         answer = rdq("dlq", "list", *arguments, "--cursor", cursor, "--json")
@@ -69,8 +69,8 @@ def test_a_foreign_or_garbled_cursor_is_stale(rdq: Shell, bury: Bury) -> None:
         assert (answer.code, answer.error["code"]) == (4, "stale_cursor")
 
 
-def test_filters_narrow_the_list(rdq: Shell, bury: Bury) -> None:
-    task_id = bury()
+def test_filters_narrow_the_list(rdq: Shell, dead_letter: DeadLetter) -> None:
+    task_id = dead_letter()
     assert (
         dead(rdq, "--type", "*Abort")
         == dead(rdq, "--since", "1h")
@@ -92,8 +92,8 @@ def test_a_bad_condition_is_wrong_use(rdq: Shell, arguments: list[str]) -> None:
     assert rdq("dlq", "list", "billing", *arguments, "--json").code == 2
 
 
-def test_a_dead_task_is_shown_with_its_history(rdq: Shell, bury: Bury) -> None:
-    task_id = bury()
+def test_a_dead_task_is_shown_with_its_history(rdq: Shell, dead_letter: DeadLetter) -> None:
+    task_id = dead_letter()
     task = rdq("dlq", "show", task_id, "--json").document
     assert task["failure"]["code"] == "card_expired"
     assert [attempt["outcome"] for attempt in task["attempts"]] == ["PERMANENT_FAILURE"]
@@ -110,16 +110,16 @@ def test_a_living_task_is_not_in_the_dlq(rdq: Shell) -> None:
     assert "PENDING" in answer.error["message"]
 
 
-def test_groups_count_what_died_of_the_same(rdq: Shell, bury: Bury) -> None:
-    ids = [bury("a"), bury("a"), bury("b")]
+def test_groups_count_what_died_of_the_same(rdq: Shell, dead_letter: DeadLetter) -> None:
+    ids = [dead_letter("a"), dead_letter("a"), dead_letter("b")]
     first, second = rdq("dlq", "groups", "billing", "--json").document["items"]
     assert (first["count"], first["code"], second["count"], second["code"]) == (2, "a", 1, "b")
     assert first["example_id"] in ids[:2]
     assert first["first_seen_at"] <= first["last_seen_at"]
 
 
-def test_a_dry_run_counts_and_changes_nothing(rdq: Shell, bury: Bury) -> None:
-    ids = [bury(), bury()]
+def test_a_dry_run_counts_and_changes_nothing(rdq: Shell, dead_letter: DeadLetter) -> None:
+    ids = [dead_letter(), dead_letter()]
     answer = rdq("dlq", "redrive", "billing", "--all", "--dry-run", "--json")
     assert answer.document == {
         "selected": 2,
@@ -132,8 +132,8 @@ def test_a_dry_run_counts_and_changes_nothing(rdq: Shell, bury: Bury) -> None:
     assert sorted(dead(rdq)) == sorted(ids)
 
 
-def test_a_group_is_sent_back_and_the_others_stay(rdq: Shell, bury: Bury) -> None:
-    first, second, other = bury("a"), bury("a"), bury("b")
+def test_a_group_is_sent_back_and_the_others_stay(rdq: Shell, dead_letter: DeadLetter) -> None:
+    first, second, other = dead_letter("a"), dead_letter("a"), dead_letter("b")
     group = rdq("dlq", "groups", "billing", "--json").document["items"][0]["fingerprint"]
     answer = rdq("dlq", "redrive", "billing", "--group", group, "--yes", "--json")
     job_id = answer.document["job_id"]
@@ -163,16 +163,18 @@ def test_a_group_is_sent_back_and_the_others_stay(rdq: Shell, bury: Bury) -> Non
     ],
 )
 def test_anything_but_one_kind_of_selection_is_wrong_use(
-    rdq: Shell, bury: Bury, arguments: list[str]
+    rdq: Shell, dead_letter: DeadLetter, arguments: list[str]
 ) -> None:
-    task_id = bury()
+    task_id = dead_letter()
     answer = rdq("dlq", "redrive", "billing", *arguments, "--json")
     assert (answer.code, answer.out) == (2, "")
     assert dead(rdq) == [task_id]
 
 
-def test_one_task_that_cannot_go_back_is_told_by_its_own_error(rdq: Shell, bury: Bury) -> None:
-    task_id = bury()
+def test_one_task_that_cannot_go_back_is_told_by_its_own_error(
+    rdq: Shell, dead_letter: DeadLetter
+) -> None:
+    task_id = dead_letter()
     assert rdq("dlq", "redrive", "billing", "01J00000000000000000000000", "--json").code == 3
     assert rdq("dlq", "redrive", "email", task_id, "--json").error["code"] == "task_conflict"
     rdq("dlq", "redrive", "billing", task_id)
@@ -180,8 +182,8 @@ def test_one_task_that_cannot_go_back_is_told_by_its_own_error(rdq: Shell, bury:
     assert (answer.code, answer.error["code"], answer.error["id"]) == (4, "task_conflict", task_id)
 
 
-def test_of_several_tasks_those_that_can_go_back_do(rdq: Shell, bury: Bury) -> None:
-    task_id = bury()
+def test_of_several_tasks_those_that_can_go_back_do(rdq: Shell, dead_letter: DeadLetter) -> None:
+    task_id = dead_letter()
     answer = rdq("dlq", "redrive", "billing", task_id, "01J00000000000000000000000", "--json")
     assert answer.code == 4
     assert (answer.document["selected"], answer.document["done"], answer.document["skipped"]) == (
@@ -191,8 +193,8 @@ def test_of_several_tasks_those_that_can_go_back_do(rdq: Shell, bury: Bury) -> N
     )
 
 
-def test_max_redrives_refuses_and_force_overrides(rdq: Shell, bury: Bury) -> None:
-    task_id = bury()
+def test_max_redrives_refuses_and_force_overrides(rdq: Shell, dead_letter: DeadLetter) -> None:
+    task_id = dead_letter()
     for _ in range(2):
         assert rdq("dlq", "redrive", "billing", task_id).code == 0
         sweep_once("again", "it died again")
@@ -201,9 +203,9 @@ def test_max_redrives_refuses_and_force_overrides(rdq: Shell, bury: Bury) -> Non
 
 
 def test_a_redrive_can_change_what_made_the_task_die(
-    rdq: Shell, bury: Bury, tmp_path: Path
+    rdq: Shell, dead_letter: DeadLetter, tmp_path: Path
 ) -> None:
-    task_id = bury("bad", "bad", "--handler-version", "v1")
+    task_id = dead_letter("bad", "bad", "--handler-version", "v1")
     (tmp_path / "body").write_bytes(b"better")
     edits = ("--unpin", "--set-handler", "refund", "--payload-file", str(tmp_path / "body"))
     assert rdq("dlq", "redrive", "billing", task_id, *edits).code == 0
@@ -222,23 +224,25 @@ def test_a_redrive_can_change_what_made_the_task_die(
     ],
 )
 def test_a_bad_edit_is_wrong_use_and_sends_nothing_back(
-    rdq: Shell, bury: Bury, edits: list[str]
+    rdq: Shell, dead_letter: DeadLetter, edits: list[str]
 ) -> None:
-    task_id = bury()
+    task_id = dead_letter()
     assert rdq("dlq", "redrive", "billing", task_id, *edits, "--json").code == 2
     assert dead(rdq) == [task_id]
 
 
-def test_a_payload_is_edited_for_one_task_at_a_time(rdq: Shell, bury: Bury) -> None:
-    bury()
+def test_a_payload_is_edited_for_one_task_at_a_time(rdq: Shell, dead_letter: DeadLetter) -> None:
+    dead_letter()
     assert (
         rdq("dlq", "redrive", "billing", "--all", "--payload-file", "-", "--json", given=b"x").code
         == 2
     )
 
 
-def test_many_are_not_sent_back_unasked_where_nobody_can_be_asked(rdq: Shell, bury: Bury) -> None:
-    task_id = bury()
+def test_many_are_not_sent_back_without_a_terminal_to_confirm_on(
+    rdq: Shell, dead_letter: DeadLetter
+) -> None:
+    task_id = dead_letter()
     for selection in (["--all"], ["--since", "1h"], ["--handler", "charge"]):
         answer = rdq("dlq", "redrive", "billing", *selection, "--json")
         assert (answer.code, answer.out) == (2, "")
@@ -248,18 +252,20 @@ def test_many_are_not_sent_back_unasked_where_nobody_can_be_asked(rdq: Shell, bu
     assert dead(rdq) == []
 
 
-def test_a_group_that_is_not_there_is_not_found(rdq: Shell, bury: Bury) -> None:
-    bury()
+def test_a_group_that_is_not_there_is_not_found(rdq: Shell, dead_letter: DeadLetter) -> None:
+    dead_letter()
     answer = rdq("dlq", "redrive", "billing", "--group", "v1:nothing", "--json")
     assert (answer.code, answer.out) == (3, "")
     assert answer.error["hint"] == "rdq dlq groups billing"
 
 
-def test_filters_that_choose_nothing_say_so_and_where_to_look(rdq: Shell, bury: Bury) -> None:
-    bury()
+def test_filters_that_choose_nothing_say_so_and_where_to_look(
+    rdq: Shell, dead_letter: DeadLetter
+) -> None:
+    dead_letter()
     answer = rdq("dlq", "redrive", "billing", "--type", "nothing*")
     assert answer.code == 0
-    assert answer.out.startswith("nothing like that is dead in billing")
+    assert answer.out.startswith("no matching dead tasks in billing")
     assert "next: rdq dlq list billing" in answer.out
 
 
@@ -283,15 +289,19 @@ def test_an_id_in_the_place_of_the_queue_is_recognised(
     assert answer.error["hint"] == f"rdq dlq {next_one} {task_id}"
 
 
-def test_the_message_is_seen_where_its_type_and_code_leave_no_room(rdq: Shell, bury: Bury) -> None:
-    task_id = bury("a_code_that_is_rather_long_for_a_column", "the card has expired")
+def test_the_message_is_seen_where_its_type_and_code_leave_no_room(
+    rdq: Shell, dead_letter: DeadLetter
+) -> None:
+    task_id = dead_letter("a_code_that_is_rather_long_for_a_column", "the card has expired")
     for arguments in (["dlq", "list", "billing"], ["dlq", "groups"], ["dlq", "show", task_id]):
         table = rdq(*arguments).out.partition("\n\nrdq_core")[0]
         assert "the card has expired" in table.partition("Abort:")[0]
 
 
-def test_the_ids_of_a_screen_are_short_and_can_be_typed(rdq: Shell, bury: Bury) -> None:
-    ids = [bury() for _ in range(3)]
+def test_the_ids_of_a_screen_are_short_and_can_be_typed(
+    rdq: Shell, dead_letter: DeadLetter
+) -> None:
+    ids = [dead_letter() for _ in range(3)]
     rows = rdq("dlq", "list", "billing").out.splitlines()[2:5]
     assert [row.split()[0] for row in rows] == [task_id[-8:] for task_id in ids]
     short = ids[1][-8:]
@@ -302,8 +312,10 @@ def test_the_ids_of_a_screen_are_short_and_can_be_typed(rdq: Shell, bury: Bury) 
     assert dead(rdq) == [ids[0], ids[2]]
 
 
-def test_a_short_id_that_means_nothing_or_several_changes_nothing(rdq: Shell, bury: Bury) -> None:
-    ids = [bury() for _ in range(2)]
+def test_a_short_id_that_means_nothing_or_several_changes_nothing(
+    rdq: Shell, dead_letter: DeadLetter
+) -> None:
+    ids = [dead_letter() for _ in range(2)]
     answer = rdq("dlq", "redrive", "billing", "ZZZZZZ", "--json")
     assert (answer.code, answer.error["code"]) == (3, "task_not_found")
     assert rdq("dlq", "redrive", "billing", ids[0][:6], "--json").code == 2

@@ -1,7 +1,6 @@
-"""How a command ends when something is wrong around it: exit codes, one line, nothing on standard
-output.
-"""
+"""Commands that fail: exit code, one line on standard error, nothing on standard output."""
 
+import importlib.resources
 import os
 import subprocess
 import sys
@@ -15,7 +14,6 @@ import pytest
 from rdq_core import Rdq
 from rdq_core.cli import dlq as dlq_commands
 from rdq_core.cli import main
-from rdq_core.cli.demo import demo
 from rdq_core.runtime import wiring
 from rdq_core.stores.dynamodb.schema import Tables
 from rdq_core.testing.faults import FaultScript
@@ -85,7 +83,7 @@ def test_without_credentials_it_says_so(shell: Shell, monkeypatch: pytest.Monkey
         assert "credentials" in answer.error["message"]
 
 
-def test_an_endpoint_that_nobody_answers_is_told(
+def test_an_endpoint_that_does_not_answer_is_named(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
@@ -136,7 +134,7 @@ def test_a_missing_permission_is_named(rdq: Shell) -> None:
 def test_a_bug_is_one_line_and_says_how_to_report_it(
     rdq: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dlq_commands, "Asking", raising(ZeroDivisionError("private")))
+    monkeypatch.setattr(dlq_commands, "OperatorClient", raising(ZeroDivisionError("private")))
     answer = rdq("dlq", "groups", "--json")
     assert (answer.code, answer.out) == (1, "")
     assert "ZeroDivisionError" in answer.error["message"]
@@ -145,7 +143,7 @@ def test_a_bug_is_one_line_and_says_how_to_report_it(
 
 
 def test_debug_shows_the_traceback(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dlq_commands, "Asking", raising(ZeroDivisionError("seen")))
+    monkeypatch.setattr(dlq_commands, "OperatorClient", raising(ZeroDivisionError("seen")))
     answer = rdq("dlq", "groups", "--debug")
     assert answer.code == 1
     assert "Traceback" in answer.err
@@ -153,12 +151,12 @@ def test_debug_shows_the_traceback(rdq: Shell, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_debug_may_stand_before_the_command(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dlq_commands, "Asking", raising(ZeroDivisionError("seen")))
+    monkeypatch.setattr(dlq_commands, "OperatorClient", raising(ZeroDivisionError("seen")))
     assert "ZeroDivisionError: seen" in rdq("--debug", "dlq", "groups").err
 
 
 def test_an_interrupt_ends_quietly(rdq: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dlq_commands, "Asking", raising(KeyboardInterrupt()))
+    monkeypatch.setattr(dlq_commands, "OperatorClient", raising(KeyboardInterrupt()))
     answer = rdq("dlq", "groups")
     assert (answer.code, answer.out, answer.err.strip()) == (130, "", "")
 
@@ -182,9 +180,9 @@ def test_a_command_line_that_makes_no_sense_is_wrong_use(
 ) -> None:
     answer = shell(*arguments, "--json")
     assert (answer.code, answer.out, answer.error["code"]) == (2, "", "usage")
-    told = shell(*arguments)
-    assert told.err.startswith("rdq: ")
-    assert "--help" in told.err
+    answer = shell(*arguments)
+    assert answer.err.startswith("rdq: ")
+    assert "--help" in answer.err
 
 
 def test_help_is_no_error(shell: Shell) -> None:
@@ -289,15 +287,16 @@ def test_without_the_extra_it_says_what_to_install(local: AtomicMotoServer) -> N
     process = spawned([sys.executable, "-c", code], local)
     out, err = process.communicate(timeout=HANGS)
     assert (process.returncode, out) == (2, b"")
-    assert err.decode().splitlines() == [
-        "rdq's command line needs typer: pip install 'rdq-core[cli]'"
-    ]
+    assert err.decode().splitlines() == ["the rdq command needs typer: pip install 'rdq-core[cli]'"]
 
 
-def test_without_the_sample_the_demo_says_where_it_is(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(demo, "_SAMPLE", Path("samples", "nowhere"))
-    answer = shell("demo", "--json")
+def test_the_demo_runs_from_a_wheel() -> None:
+    """All that it reads is in the package, where the wheel has everything."""
+    files = {file.name for file in importlib.resources.files("rdq_core.cli.demo").iterdir()}
+    assert files >= {"handlers.py", "queues.yaml", "receiver.yaml", "deliveries.jsonl"}
+
+
+def test_a_file_of_deliveries_that_is_missing_is_named(shell: Shell) -> None:
+    answer = shell("demo", "--json", "--deliveries", "nowhere.jsonl")
     assert (answer.code, answer.out) == (2, "")
-    assert "make demo" in answer.error["hint"]
+    assert "nowhere.jsonl" in answer.error["message"]

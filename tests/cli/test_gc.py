@@ -1,20 +1,20 @@
-"""`rdq gc`: what it answers people and programs."""
+"""`rdq gc`: its output for people and for programs."""
 
 from typing import Any
 
 import pytest
 
 from rdq_core.stores.dynamodb.schema import Tables
-from tests.cli.conftest import Bury, Shell
+from tests.cli.conftest import DeadLetter, Shell
 from tests.support.engines import Engine
 
 NOTHING = dict.fromkeys(("attempts", "entries", "bodies", "results", "objects"), 0)
 
 
 @pytest.fixture
-def orphan(moto: Engine, tables: Tables, bury: Bury) -> str:
+def orphan(moto: Engine, tables: Tables, dead_letter: DeadLetter) -> str:
     """An attempt's record whose number its task's history gave to another."""
-    task_id = bury()
+    task_id = dead_letter()
     records = moto.dynamodb.scan(TableName=tables.dlq)["Items"]
     record: Any = next(item for item in records if item["kind"]["S"].startswith("A#1#"))
     moto.dynamodb.put_item(
@@ -45,7 +45,7 @@ def test_programs_get_counts_by_kind(rdq: Shell, orphan: str) -> None:
 def test_people_get_a_table_and_what_to_type_next(rdq: Shell, orphan: str) -> None:
     looked = rdq("gc", "--dry-run")
     assert (looked.code, looked.err) == (0, "")
-    assert "attempts  2          1         0" in looked.out
+    assert "attempts  2         1        0" in looked.out
     assert looked.out.endswith("next: rdq gc\n")
     assert "next:" not in rdq("gc").out
 

@@ -1,4 +1,4 @@
-"""`rdq local`: an engine for as long as the command runs, and what other terminals need to use it."""
+"""`rdq local`: a local engine, and the variables that other terminals need to use it."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from rdq_core.cli.demo.demo import exports
+from rdq_core.cli.demo import exports
 from tests.cli.conftest import Shell
 from tests.support.processes import HANGS
 
@@ -30,7 +30,7 @@ VARIABLES: Final = {
 
 @contextmanager
 def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
-    """A running engine, and what it says to export."""
+    """A running engine and the variables it prints."""
     with subprocess.Popen(
         [RDQ, "local", "--port", "0"],
         cwd=folder,
@@ -66,7 +66,7 @@ def test_a_local_engine_has_its_tables_and_ends_quietly(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_port_that_is_taken_is_told(shell: Shell, tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_named(shell: Shell, tmp_path: Path) -> None:
     with serving(tmp_path) as (_, environment):
         port = environment["AWS_ENDPOINT_URL"].rpartition(":")[2]
         answer = shell("local", "--port", port, "--json")

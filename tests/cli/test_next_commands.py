@@ -1,6 +1,4 @@
-"""The command at the end of a screen can be typed as it stands, and goes on with what the screen
-was about.
-"""
+"""The commands printed after "next:" are valid, and about what was printed."""
 
 import io
 import json
@@ -13,16 +11,16 @@ from rdq_core.ops.job_control import JobControl
 from rdq_core.runtime import remote
 from rdq_core.runtime.operating import OpsFunction
 from rdq_core.runtime.wiring import connect
-from tests.cli.conftest import Bury, Ended, Shell
+from tests.cli.conftest import DeadLetter, Ended, Shell
 
 ESCAPES = "\x1b[2J\x1b]0;owned\x07\u202e"
 
 
-def next_commands(screen: Ended) -> list[list[str]]:
+def next_commands(answer: Ended) -> list[list[str]]:
     """What the screen says to type, without the program's name."""
-    _, found, told = screen.out.partition("\nnext: ")
-    assert found, screen
-    return [shlex.split(line)[1:] for line in told.splitlines()]
+    _, is_there, commands = answer.out.partition("\nnext: ")
+    assert is_there, answer
+    return [shlex.split(line)[1:] for line in commands.splitlines()]
 
 
 def pages(rdq: Shell, *arguments: str) -> list[Ended]:
@@ -50,17 +48,17 @@ def rows(found: list[Ended], word: str) -> int:
     ],
 )
 def test_the_next_page_of_the_dlq_meets_the_same_conditions(
-    rdq: Shell, bury: Bury, conditions: list[str]
+    rdq: Shell, dead_letter: DeadLetter, conditions: list[str]
 ) -> None:
     for _ in range(3):
-        bury()
+        dead_letter()
     found = pages(rdq, "dlq", "list", "billing", *conditions, "--page-size", "1")
     assert rows(found, "card_expired") == 3
 
 
-def test_the_next_page_of_a_group_is_of_that_group(rdq: Shell, bury: Bury) -> None:
+def test_the_next_page_of_a_group_is_of_that_group(rdq: Shell, dead_letter: DeadLetter) -> None:
     for code in ("one", "two", "one"):
-        bury(code)
+        dead_letter(code)
     (group,) = {
         each["fingerprint"]
         for each in rdq("dlq", "list", "billing", "--json").document["items"]
@@ -113,8 +111,10 @@ def test_a_screen_of_an_ops_function_leads_on_through_it(
     assert next_commands(rdq("status")) == [["queue", "get", "billing"]]
 
 
-def test_whatever_state_a_task_is_in_its_screen_leads_on(rdq: Shell, bury: Bury) -> None:
-    dead = bury()
+def test_whatever_state_a_task_is_in_its_screen_leads_on(
+    rdq: Shell, dead_letter: DeadLetter
+) -> None:
+    dead = dead_letter()
     waits = rdq("submit", "-q", "billing", "-H", "charge", "--payload", "x", "--json").document[
         "submitted"
     ][0]["id"]
@@ -126,8 +126,10 @@ def test_whatever_state_a_task_is_in_its_screen_leads_on(rdq: Shell, bury: Bury)
     assert next_commands(rdq("task", "get", waits)) == [["status", "billing"]]
 
 
-def test_a_job_that_is_not_over_leads_to_what_it_waits_for(rdq: Shell, bury: Bury) -> None:
-    bury()
+def test_a_job_that_is_not_over_leads_to_what_it_waits_for(
+    rdq: Shell, dead_letter: DeadLetter
+) -> None:
+    dead_letter()
     job_id = rdq("dlq", "redrive", "billing", "--all", "--yes", "--detach", "--json").document[
         "job_id"
     ]
@@ -147,8 +149,10 @@ def test_an_empty_audit_leads_on(rdq: Shell) -> None:
     assert next_commands(rdq("audit", "list", "--principal", "nobody")) == [["status"]]
 
 
-def test_what_people_have_written_does_nothing_to_a_terminal(rdq: Shell, bury: Bury) -> None:
-    bury()
+def test_what_people_have_written_does_nothing_to_a_terminal(
+    rdq: Shell, dead_letter: DeadLetter
+) -> None:
+    dead_letter()
     rdq("queue", "pause", "billing", "--reason", f"down {ESCAPES}")
     rdq("queue", "set", "billing", "retry.max_attempts=3", "--reason", f"rush {ESCAPES}")
     rdq("dlq", "redrive", "billing", "--type", "none*", "--yes", "--reason", f"mended {ESCAPES}")

@@ -1,6 +1,4 @@
-"""What people see: on narrow and wide screens, without colours, in old locales, and when they are
-asked.
-"""
+"""Output for people: narrow and wide terminals, colours, old locales, confirmations."""
 
 import io
 import os
@@ -11,11 +9,10 @@ from typing import Any, Final
 
 import pytest
 
-from rdq_core.cli import dlq_edits, queue_edits
-from rdq_core.cli.screen import Format, Screen
-from rdq_core.cli.streams import prepare_streams
+from rdq_core.cli import dlq_redrive, options, queue
+from rdq_core.cli.output import Format, Output, prepare_streams
 from rdq_core.testing.moto import AtomicMotoServer
-from tests.cli.conftest import Bury, Shell
+from tests.cli.conftest import DeadLetter, Shell
 from tests.cli.test_dlq import dead
 from tests.cli.test_endings import raising
 from tests.support.engines import REGION, Engine
@@ -28,13 +25,13 @@ LONG: Final = "a" * 200
 
 
 @pytest.fixture
-def screens(rdq: Shell, bury: Bury) -> list[list[str]]:
+def screens(rdq: Shell, dead_letter: DeadLetter) -> list[list[str]]:
     """Every screen that a night goes through, on tasks whose names and errors are as long as they
     may be.
     """
     rdq("queue", "apply", "-", given=f"config_version: 1\nqueues:\n  {LONG}: {{}}\n".encode())
     rdq("queue", "pause", "email", "--reason", "because " * 20)
-    task_id = bury("a_code_that_is_rather_long", "a message " * 60)
+    task_id = dead_letter("a_code_that_is_rather_long", "a message " * 60)
     rdq("submit", "-q", LONG, "-H", LONG, "--payload", "x")
     job = rdq(
         "dlq", "redrive", "billing", "--all", "--yes", "--detach", "--reason", "r" * 100, "--json"
@@ -84,10 +81,10 @@ def table_of(out: str) -> list[str]:
 
 @pytest.mark.parametrize("columns", [20, 30, 39])
 def test_a_screen_too_narrow_for_a_table_gets_a_line_a_column(
-    rdq: Shell, bury: Bury, columns: int, monkeypatch: pytest.MonkeyPatch
+    rdq: Shell, dead_letter: DeadLetter, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message = "a message that is seen whole where there is no table to fit it into"
-    ids = [bury("x", message), bury("y", message)]
+    ids = [dead_letter("x", message), dead_letter("y", message)]
     monkeypatch.setenv("COLUMNS", str(columns))
     for arguments in (["dlq", "list", "billing"], ["dlq", "groups"]):
         assert table_of(rdq(*arguments).out) == []
@@ -96,10 +93,13 @@ def test_a_screen_too_narrow_for_a_table_gets_a_line_a_column(
     assert all(f"id     {task_id[-8:]}\n" in listed for task_id in ids)
 
 
-def test_a_wide_screen_shows_more(rdq: Shell, bury: Bury, monkeypatch: pytest.MonkeyPatch) -> None:
-    bury(
+def test_a_wide_screen_shows_more(
+    rdq: Shell, dead_letter: DeadLetter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letter(
         "x",
-        "a message that is seen whole where there is room for it, and cut where there is none at all",
+        "a message that is seen whole where there is room for it, "
+        "and cut where there is none at all",
     )
     narrow = rdq("dlq", "list", "billing").out
     monkeypatch.setenv("COLUMNS", "200")
@@ -108,8 +108,8 @@ def test_a_wide_screen_shows_more(rdq: Shell, bury: Bury, monkeypatch: pytest.Mo
     assert "none at all (rdq.Abort)" in wide
 
 
-def test_no_colour_reaches_what_is_no_terminal(rdq: Shell, bury: Bury) -> None:
-    bury()
+def test_no_colour_reaches_what_is_no_terminal(rdq: Shell, dead_letter: DeadLetter) -> None:
+    dead_letter()
     for arguments in (["status"], ["dlq", "list", "billing"], ["dlq", "groups"]):
         assert "\x1b" not in rdq(*arguments).out
 
@@ -130,7 +130,7 @@ def test_a_terminal_gets_colours_unless_it_wants_none(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "stdout", terminal := Terminal())
-    Screen(Format.TABLE).table(["a"], [("b",)])
+    Output(Format.TABLE).table(["a"], [("b",)])
     assert ("\x1b[1m" in terminal.getvalue()) is coloured
 
 
@@ -138,7 +138,7 @@ def test_a_terminal_gets_colours_unless_it_wants_none(
 def test_columns_stay_in_their_order_behind_text_that_runs_to_the_left(
     text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Screen(Format.TABLE).table(["who", "what"], [(text, "5"), ("ann", "6")])
+    Output(Format.TABLE).table(["who", "what"], [(text, "5"), ("ann", "6")])
     *_, first, second = capsys.readouterr().out.splitlines()
     assert first.replace("\u200e", "").split() == [*text.split(), "5"]
     assert first.index("\u200e") < first.index("5")
@@ -146,9 +146,9 @@ def test_columns_stay_in_their_order_behind_text_that_runs_to_the_left(
 
 
 def test_an_error_text_with_escape_sequences_does_nothing_to_a_terminal(
-    rdq: Shell, bury: Bury
+    rdq: Shell, dead_letter: DeadLetter
 ) -> None:
-    task_id = bury("bad", f"\x1b]0;owned\x07\x1b[2J {HEBREW} \u202egnp.exe\u2066")
+    task_id = dead_letter("bad", f"\x1b]0;owned\x07\x1b[2J {HEBREW} \u202egnp.exe\u2066")
     for arguments in (
         ["dlq", "list", "billing"],
         ["dlq", "groups"],
@@ -173,7 +173,7 @@ def test_a_locale_without_utf_8_gets_plain_characters(
 ) -> None:
     monkeypatch.setattr(sys, "stdout", old := Old(encoding))
     prepare_streams()
-    Screen(Format.TABLE).table(["who"], [(f"{HEBREW} 🏦 é",)])
+    Output(Format.TABLE).table(["who"], [(f"{HEBREW} 🏦 é",)])
     old.flush()
     shown = old.bytes.getvalue().decode(encoding)
     assert "\\U0001f3e6" in shown
@@ -186,7 +186,7 @@ def test_a_table_fits_in_a_locale_that_has_longer_words_for_its_characters(
     monkeypatch.setattr(sys, "stdout", old := Old("ascii"))
     monkeypatch.setenv("COLUMNS", "80")
     prepare_streams()
-    Screen(Format.TABLE).table(
+    Output(Format.TABLE).table(
         ["who", "what", "why"], [("a", HEBREW, ARABIC * 9), ("b", "c", "d")], stretch=2
     )
     old.flush()
@@ -260,16 +260,16 @@ def test_a_shell_completes_commands_and_options(served: dict[str, str]) -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if somebody sat there."""
-    for module in (dlq_edits, queue_edits):
-        monkeypatch.setattr(module, "can_ask", lambda _screen: True)
+    """Commands ask for confirmation as on a terminal."""
+    for module in (options, dlq_redrive, queue):
+        monkeypatch.setattr(module, "can_confirm", lambda _output: True)
 
 
 @pytest.mark.parametrize("verb", ["redrive", "purge"])
-def test_somebody_at_a_terminal_sees_what_it_is_about_and_is_asked(
-    rdq: Shell, bury: Bury, asked: None, verb: str
+def test_on_a_terminal_a_preview_is_shown_and_confirmation_asked(
+    rdq: Shell, dead_letter: DeadLetter, asked: None, verb: str
 ) -> None:
-    bury()
+    dead_letter()
     refused = rdq("dlq", verb, "billing", "--all", given=b"n\n")
     assert refused.code == 2
     assert "1 task" in refused.err
@@ -280,10 +280,10 @@ def test_somebody_at_a_terminal_sees_what_it_is_about_and_is_asked(
     assert dead(rdq) == []
 
 
-def test_whoever_declines_is_told_that_nothing_was_changed(
-    rdq: Shell, bury: Bury, asked: None
+def test_after_a_no_it_says_that_nothing_was_changed(
+    rdq: Shell, dead_letter: DeadLetter, asked: None
 ) -> None:
-    bury()
+    dead_letter()
     assert (
         rdq("dlq", "purge", "billing", "--all", given=b"n\n")
         .err.splitlines()[-1]
@@ -292,9 +292,9 @@ def test_whoever_declines_is_told_that_nothing_was_changed(
 
 
 def test_ctrl_c_at_a_question_ends_its_line(
-    rdq: Shell, bury: Bury, asked: None, monkeypatch: pytest.MonkeyPatch
+    rdq: Shell, dead_letter: DeadLetter, asked: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bury()
+    dead_letter()
 
     monkeypatch.setattr("typer._click.termui.visible_prompt_func", raising(KeyboardInterrupt()))
     answer = rdq("dlq", "purge", "billing", "--all")
@@ -302,10 +302,10 @@ def test_ctrl_c_at_a_question_ends_its_line(
     assert len(dead(rdq)) == 1
 
 
-def test_whoever_deletes_a_queue_sees_what_is_in_it(
-    rdq: Shell, bury: Bury, asked: None, monkeypatch: pytest.MonkeyPatch
+def test_before_a_queue_is_deleted_its_counts_are_shown(
+    rdq: Shell, dead_letter: DeadLetter, asked: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bury()
+    dead_letter()
     refused = rdq("queue", "delete", "billing", given=b"n\n")
     assert (refused.code, "dead       1\n" in refused.err) == (2, True)
     assert rdq("submit", "-q", "billing", "-H", "charge", "--payload", "x").code == 0

@@ -1,4 +1,4 @@
-"""Canaries in whatever may be private, and every command of the command line."""
+"""No command prints private data: payloads, header values, results, credentials."""
 
 import json
 import os
@@ -101,7 +101,8 @@ def typed(rdq: Shell, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Ite
 
 
 def about_tasks(typed: Typed, rdq: Shell) -> None:
-    lines = f'{{"queue": "nowhere", "handler_ref": "pays", "payload_text": "{PAYLOAD}"}}\n{PAYLOAD}\n'.encode()
+    task = json.dumps({"queue": "nowhere", "handler_ref": "pays", "payload_text": PAYLOAD})
+    lines = f"{task}\n{PAYLOAD}\n".encode()
     typed("submit", "--tasks", "-", given=lines)
     typed("submit", "-q", "nowhere", "-H", "pays", "--payload", PAYLOAD)
     typed("submit", "-q", "billing", "-H", "pays", "--payload", PAYLOAD * 100)
@@ -178,8 +179,8 @@ def test_no_command_shows_what_is_private_unless_it_is_asked_to(
     assert typed.outlets.heard("log")
 
 
-def test_whoever_asks_for_the_payload_gets_it(typed: Typed) -> None:
-    """Else the test above would look for something that nobody can find."""
+def test_a_payload_is_shown_on_request(typed: Typed) -> None:
+    """Otherwise the test above could not find anything."""
     task_id = submitted(typed, "pays")
     typed("task get", task_id)
     assert ("task get", PAYLOAD) not in typed.outlets.leaks()
@@ -250,7 +251,7 @@ def worker(folder: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> str:
 def demo(folder: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> str:
     """The demo's webhooks, each with a card in it."""
     lines = (
-        (ROOT / "samples" / "webhooks" / "deliveries.jsonl")
+        (ROOT / "rdq_core" / "cli" / "demo" / "deliveries.jsonl")
         .read_text(encoding="utf-8")
         .splitlines()
     )

@@ -8,7 +8,7 @@ import pytest
 
 from rdq_core.runtime import wiring
 from rdq_core.testing.faults import FaultScript
-from tests.cli.conftest import Bury, Shell
+from tests.cli.conftest import DeadLetter, Shell
 
 ONE = ("submit", "-q", "billing", "-H", "charge")
 
@@ -101,8 +101,8 @@ def test_a_wrong_time_for_a_file_is_reported_once(rdq: Shell, times: list[str]) 
     assert stored(rdq) == 0
 
 
-def test_waiting_ends_with_the_task(rdq: Shell, bury: Bury) -> None:
-    task_id = bury()
+def test_waiting_ends_with_the_task(rdq: Shell, dead_letter: DeadLetter) -> None:
+    task_id = dead_letter()
     answer = rdq(*ONE, "--payload", "x", "--id", task_id, "--wait")
     assert answer.code == 4
     assert "DEAD after 1 attempt\n" in answer.out

@@ -1,11 +1,11 @@
-"""`rdq task`, `rdq queue`: reading, and what people see of it."""
+"""`rdq task` and `rdq queue`: showing tasks, results and settings."""
 
 import base64
 import hashlib
 
 import pytest
 
-from tests.cli.conftest import QUEUES, Bury, Shell, run_once
+from tests.cli.conftest import QUEUES, DeadLetter, Shell, run_once
 
 
 def test_a_read_gives_size_and_digest_instead_of_the_payload(rdq: Shell) -> None:
@@ -21,11 +21,11 @@ def test_a_read_gives_size_and_digest_instead_of_the_payload(rdq: Shell) -> None
 
 
 @pytest.mark.parametrize(
-    ("returned", "told"),
+    ("returned", "expected"),
     [({"charged": 5}, '{"charged":5}'), (None, "nothing"), ("\x1b[2J", "\\x1b[2J")],
 )
 def test_the_result_of_a_task_is_what_its_handler_has_returned(
-    rdq: Shell, returned: object, told: str
+    rdq: Shell, returned: object, expected: str
 ) -> None:
     def charge(_: bytes) -> object:
         return returned
@@ -33,17 +33,17 @@ def test_the_result_of_a_task_is_what_its_handler_has_returned(
     task_id = submitted(rdq)
     run_once(charge)
     shown = rdq("task", "result", task_id)
-    assert (shown.code, told in shown.out.partition("\nnext: ")[0]) == (0, True)
+    assert (shown.code, expected in shown.out.partition("\nnext: ")[0]) == (0, True)
     answer = rdq("task", "result", task_id, "--json").document
     assert (answer["id"], answer["status"]) == (task_id, "SUCCEEDED")
     assert (
         returned is None
-        or told.encode().decode("unicode_escape") == base64.b64decode(answer["result"]).decode()
+        or expected.encode().decode("unicode_escape") == base64.b64decode(answer["result"]).decode()
     )
 
 
-def test_a_task_that_has_not_succeeded_has_no_result(rdq: Shell, bury: Bury) -> None:
-    for task_id, status in ((bury(), "DEAD"), (submitted(rdq), "PENDING")):
+def test_a_task_that_has_not_succeeded_has_no_result(rdq: Shell, dead_letter: DeadLetter) -> None:
+    for task_id, status in ((dead_letter(), "DEAD"), (submitted(rdq), "PENDING")):
         answer = rdq("task", "result", task_id, "--json")
         assert (answer.code, answer.out, answer.error["id"]) == (4, "", task_id)
         assert status in answer.error["message"]
@@ -93,8 +93,10 @@ def test_a_cancelled_task_is_stopped_and_another_cancel_names_its_state(rdq: She
         assert "CANCELLED" in again.error["message"]
 
 
-def test_of_several_tasks_those_that_can_be_cancelled_are(rdq: Shell, bury: Bury) -> None:
-    dead, first, second = bury(), submitted(rdq), submitted(rdq)
+def test_of_several_tasks_those_that_can_be_cancelled_are(
+    rdq: Shell, dead_letter: DeadLetter
+) -> None:
+    dead, first, second = dead_letter(), submitted(rdq), submitted(rdq)
     answer = rdq("task", "cancel", first, dead, second)
     assert answer.code == 4
     assert "2 tasks cancelled, 1 skipped" in answer.out
@@ -114,8 +116,8 @@ def test_what_cannot_be_cancelled_is_told(rdq: Shell) -> None:
     assert rdq("task", "cancel", "--json").code == 2
 
 
-def test_control_characters_never_reach_the_terminal(rdq: Shell, bury: Bury) -> None:
-    task_id = bury("bad", "\x1b[31mred\x07 \u202e and \x9b more")
+def test_control_characters_never_reach_the_terminal(rdq: Shell, dead_letter: DeadLetter) -> None:
+    task_id = dead_letter("bad", "\x1b[31mred\x07 \u202e and \x9b more")
     for arguments in (
         ["task", "get", task_id],
         ["dlq", "show", task_id],
@@ -127,8 +129,10 @@ def test_control_characters_never_reach_the_terminal(rdq: Shell, bury: Bury) -> 
         assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(out)
 
 
-def test_screens_for_people_fit_80_columns_and_say_what_is_next(rdq: Shell, bury: Bury) -> None:
-    task_id = bury("a_code_that_is_rather_long", "a message " * 6)
+def test_screens_for_people_fit_80_columns_and_say_what_is_next(
+    rdq: Shell, dead_letter: DeadLetter
+) -> None:
+    task_id = dead_letter("a_code_that_is_rather_long", "a message " * 6)
     screens = (
         ["queue", "list"],
         ["queue", "get", "billing"],

@@ -1,6 +1,4 @@
-"""`--via FUNCTION`: the same commands through the ops function, for those who may not touch the
-tables.
-"""
+"""`--via FUNCTION`: the same commands through the ops function, without access to the tables."""
 
 import io
 import json
@@ -13,7 +11,7 @@ from botocore.exceptions import ClientError, ConnectTimeoutError
 from rdq_core.runtime import remote
 from rdq_core.runtime.operating import OpsFunction
 from rdq_core.runtime.wiring import connect
-from tests.cli.conftest import ANN, Bury, Shell
+from tests.cli.conftest import ANN, DeadLetter, Shell
 from tests.cli.test_dlq import dead
 
 Invoke = Callable[[Any], dict[str, Any]]
@@ -73,19 +71,19 @@ def refusing(error: Exception) -> Invoke:
     ],
 )
 def test_a_command_answers_the_same_through_the_function(
-    rdq: Shell, bury: Bury, through: Lambda, command: list[str]
+    rdq: Shell, dead_letter: DeadLetter, through: Lambda, command: list[str]
 ) -> None:
-    bury()
+    dead_letter()
     direct, via = rdq(*command, "--json"), rdq(*command, "--json", "--via", "ops")
     assert via == direct
     assert through.events
 
 
 def test_a_redrive_is_followed_through_the_function(
-    rdq: Shell, bury: Bury, through: Lambda
+    rdq: Shell, dead_letter: DeadLetter, through: Lambda
 ) -> None:
     for _ in range(3):
-        bury()
+        dead_letter()
     answer = rdq(
         "dlq",
         "redrive",
@@ -126,7 +124,7 @@ def test_through_the_function_no_table_needs_to_be_known(
 
 
 @pytest.mark.parametrize(
-    ("invoke", "told"),
+    ("invoke", "expected"),
     [
         (
             refusing(
@@ -151,12 +149,12 @@ def test_through_the_function_no_table_needs_to_be_known(
     ],
 )
 def test_a_function_that_does_not_answer_is_told(
-    rdq: Shell, through: Lambda, invoke: Invoke, told: str
+    rdq: Shell, through: Lambda, invoke: Invoke, expected: str
 ) -> None:
     through._invoke = invoke
     answer = rdq("status", "--via", "ops", "--json")
     assert (answer.code, answer.out) == (5, "")
-    assert told in answer.error["message"]
+    assert expected in answer.error["message"]
     assert "a secret" not in answer.err
 
 

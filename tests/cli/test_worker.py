@@ -1,4 +1,4 @@
-"""`rdq worker`: which handlers it takes, what it tells, how it stops."""
+"""`rdq worker`: which handlers it takes, what it reports, how it stops."""
 
 import json
 import os
@@ -28,7 +28,12 @@ registry = Registry(queues=["billing"])
 def charge(payload: bytes) -> str:
     return "charged"
 """
-QUEUES: Final = b"config_version: 1\nqueues:\n  billing: {dispatch: {poll_interval: 100ms}}\n  far: {dispatch: {host: sweeper}}\n"
+QUEUES: Final = b"""
+config_version: 1
+queues:
+  billing: {dispatch: {poll_interval: 100ms}}
+  far: {dispatch: {host: sweeper}}
+"""
 
 
 @pytest.fixture
@@ -132,7 +137,7 @@ def test_a_queue_that_is_not_configured_is_not_found(
 
 
 @pytest.mark.parametrize(
-    ("source", "code", "told"),
+    ("source", "code", "expected"),
     [
         ("x = 1\ndef broken(:\n", 2, "line 2"),
         ("import os\nfrom os import nothing_like_that\n", 2, "nothing_like_that"),
@@ -146,14 +151,19 @@ def test_a_queue_that_is_not_configured_is_not_found(
     ],
 )
 def test_a_module_that_cannot_be_imported_is_told_with_its_place(
-    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, code: int, told: str
+    shell: Shell,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    code: int,
+    expected: str,
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     name = f"broken_{abs(hash(source))}"
     (tmp_path / f"{name}.py").write_text(source, encoding="utf-8")
     answer = shell("worker", name, "--json")
     assert (answer.code, answer.out) == (code, "")
-    assert told in answer.error["message"]
+    assert expected in answer.error["message"]
     assert f"{name}.py, line " in answer.error["message"]
     assert answer.error["hint"] or code == 2
 

@@ -1,4 +1,4 @@
-"""docs/cli.md, made of the commands themselves.
+"""Generates docs/cli.md from the commands.
 
 python -m tests.docs.cli_reference > docs/cli.md
 """
@@ -14,14 +14,14 @@ from rdq_core.cli.app import app
 
 _INTRODUCTION = """# The command line
 
-Made of the commands themselves by `make reference`; don't edit it by hand. `rdq COMMAND --help` says the same.
+Generated from the commands by `make reference`; don't edit it by hand. `rdq COMMAND --help` shows the same.
 
-It works on the environment's AWS (`AWS_ENDPOINT_URL` respected) and the tables in the four `RDQ_*_TABLE` variables, or
-through the ops function where a command takes `--via FUNCTION`. Every command takes `-o table|json|jsonl` (`--json` is
-`-o json`), `--utc` and `--debug`.
+Commands use the AWS settings of the environment (`AWS_ENDPOINT_URL` included) and the tables named by the four
+`RDQ_*_TABLE` variables. Those with `--via FUNCTION` can send their requests to the ops function instead. Every command
+takes `-o table|json|jsonl` (`--json` is short for `-o json`), `--utc` and `--debug`.
 
-Exit codes: 0 done, 1 our bug, 2 wrong use or input, 3 not found, 4 conflict, 5 AWS not reachable, not allowed, or a
-table missing, 130 stopped by Ctrl-C.
+Exit codes: 0 done; 1 a bug in rdq; 2 wrong usage or input; 3 not found; 4 conflict; 5 AWS unreachable, access denied or
+a table missing; 130 interrupted by Ctrl-C.
 """
 _EVERYWHERE = {
     "--output",

@@ -1,10 +1,9 @@
-"""The night of docs/oncall.md, played: its commands typed one after the other, on a clock that
-nobody waits for.
+"""Runs the commands of docs/oncall.md, one after the other, on a simulated clock.
 
-python -m tests.docs.oncall_page        writes what the commands print into docs/oncall.md
+python -m tests.docs.oncall_page        writes what they print into the page
 
-A console block holds commands, each after `$ `, with what they print. A comment `<!-- night: WORD
--->` in between is what happens meanwhile, a method of `Night`.
+A console block holds commands, each after `$ `, and what they print. A comment `<!-- meanwhile:
+NAME -->` between two blocks runs the method NAME of `Incident`.
 """
 
 import contextlib
@@ -23,7 +22,7 @@ import pytest
 
 from rdq_core import Abort, Registry
 from rdq_core.cli.app import run
-from rdq_core.cli.connection import Asking
+from rdq_core.cli.connection import OperatorClient
 from rdq_core.domain.ids import id_at
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.runtime import principal, wiring
@@ -38,7 +37,7 @@ from rdq_core.testing.moto import atomic_moto
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "oncall.md"
 _BLOCK = re.compile(
-    r"(?P<open>^```console\n)(?P<inside>.*?)(?P<close>^```$)|<!-- night: (?P<word>\w+) -->",
+    r"(?P<open>^```console\n)(?P<inside>.*?)(?P<close>^```$)|<!-- meanwhile: (?P<method>\w+) -->",
     re.MULTILINE | re.DOTALL,
 )
 _QUEUES: Final = """
@@ -54,21 +53,21 @@ _CHARGES: Final = """
 def charge(order: dict) -> None:
     if order["amount"] <= 0:
         raise Abort("already_paid", f"order {order['id']} was paid in the shop")
-    if not is_mended:
+    if not is_fixed:
         raise ConnectionError(f"POST /v1/charges: 410 Gone (request {order['id']}ab4)")
 """
 _NOW_ONLY: Final = SweepLimits(horizon=timedelta(0), linger=timedelta(0))
 
 
 class KnowsAnn:
-    """STS, for whoever asks."""
+    """Stands in for STS."""
 
     def get_caller_identity(self) -> dict[str, str]:
         return {"Arn": "arn:aws:sts::123456789012:assumed-role/oncall/ann"}
 
 
 class CountedIds(SystemIds):
-    """Names that are the same each night."""
+    """Ids that are the same in every run."""
 
     def __init__(self, clock: FrozenClock, numbers: Iterator[int]) -> None:
         self._clock = clock
@@ -84,14 +83,14 @@ class CountedIds(SystemIds):
         return f"{next(self._numbers):016x}"
 
 
-class Night:
-    """One installation, and what happens to it between two commands."""
+class Incident:
+    """An installation, and what happens to it between two commands."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.clock = FrozenClock(datetime(2026, 7, 20, 2, 14, tzinfo=UTC))
         client = boto3.client("dynamodb", region_name="eu-central-1")
         names, numbers = (
-            Tables("night-tasks", "night-dlq", "night-control", "night-audit"),
+            Tables("tasks", "dlq", "control", "audit"),
             count(1),
         )
         create_tables(client, names)
@@ -106,78 +105,77 @@ class Night:
         patch.setattr(wiring, "_storage_clock", lambda *_: self.clock)
         patch.setattr(wiring, "SystemIds", lambda: CountedIds(self.clock, numbers))
         patch.setattr(principal, "_sts", KnowsAnn)
-        patch.setattr(Asking, "wait", lambda _, seconds: self.pass_(seconds))
+        patch.setattr(OperatorClient, "wait", lambda _, seconds: self.run_worker(seconds))
         self._application: dict[str, Any] = {
             "__name__": "payments.charges",
             "Abort": Abort,
-            "is_mended": False,
+            "is_fixed": False,
         }
         exec(compile(_CHARGES, "payments/charges.py", "exec"), self._application)
         patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(_QUEUES.encode())))
-        self.typed("rdq queue apply -")
+        self.type("rdq queue apply -")
 
-    def typed(self, line: str) -> str:
-        """What a command prints, errors included."""
+    def type(self, line: str) -> str:
+        """Run a command. Returns what it prints, errors included."""
         program, *arguments = shlex.split(line)
         assert program == "rdq"
-        self.clock.advance("5s")  # to read the screen before, and to type
+        self.clock.advance("5s")  # the operator reads and types
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             run([*arguments, "--utc"])
         return printed.getvalue()
 
-    def pass_(self, seconds: float) -> None:
-        """Time passes, and the worker works on."""
+    def run_worker(self, seconds: float) -> None:
+        """Let time pass, then let the worker run what is due."""
         self.clock.advance(timedelta(seconds=seconds))
         registry = Registry(queues=["billing", "receipts"])
         registry.register("charge", self._application["charge"])
         registry.register("mail", lambda _receipt: None)
-        # It sees no jobs: that it takes one on before or after its own runs would be for the
-        # threads to decide.
+        # Without jobs: whether it ran one before or after its tasks would depend on its threads.
         parts = replace(connect(events=Quiet()), jobs=MemoryJobs())
         sweeper = build_sweeper(parts, registry, serves=registry.queues, worker="worker-7:41")
         sweeper.sweep(_NOW_ONLY)
 
-    # -- what happens ------------------------------------------------------------------------------
+    # -- meanwhile ---------------------------------------------------------------------------------
 
     def outage(self) -> None:
-        """The bank has switched its old API off: orders die, and two of them are wrong anyway."""
+        """The bank switches its old API off: orders die. Two others die because they are wrong."""
         for number in range(14):
             amount = 0 if number in (5, 9) else 5
             order = f'{{"id": {2200 + number}, "amount": {amount}}}'
-            self.typed(
+            self.type(
                 f"rdq submit -q billing -H charge --payload '{order}' --key order-{2200 + number}"
             )
         for _ in range(3):
-            self.pass_(90)
+            self.run_worker(90)
         self.clock.advance("11m")
 
     def fix(self) -> None:
-        """A worker that knows the new API is deployed."""
-        self._application["is_mended"] = True
+        """A worker that uses the new API is deployed."""
+        self._application["is_fixed"] = True
         self.clock.advance("52m")
 
 
-def replayed(text: str) -> str:
-    """The document with what its commands print."""
+def regenerated(text: str) -> str:
+    """The page with the current output of its commands."""
     with atomic_moto(), pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ACCESS_KEY_ID", "night")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "night")
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
         patch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
-        night = Night(patch)
+        incident = Incident(patch)
 
-        def happen(found: re.Match[str]) -> str:
-            if found["word"]:
-                getattr(night, found["word"])()
-                return found[0]
-            commands = [line for line in found["inside"].splitlines() if line.startswith("$ ")]
+        def run_again(match: re.Match[str]) -> str:
+            if match["method"]:
+                getattr(incident, match["method"])()
+                return match[0]
+            commands = [line for line in match["inside"].splitlines() if line.startswith("$ ")]
             shown = [
-                f"{command}\n{night.typed(command.removeprefix('$ '))}" for command in commands
+                f"{command}\n{incident.type(command.removeprefix('$ '))}" for command in commands
             ]
-            return found["open"] + "\n".join(shown) + found["close"]
+            return match["open"] + "\n".join(shown) + match["close"]
 
-        return _BLOCK.sub(happen, text)
+        return _BLOCK.sub(run_again, text)
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(replayed(DOCUMENT.read_text()))
+    DOCUMENT.write_text(regenerated(DOCUMENT.read_text()))

@@ -1,6 +1,4 @@
-"""docs/cli.md says what the commands say, and every example in a help text is a command line that
-exists.
-"""
+"""docs/cli.md matches the commands, and the examples of help texts are valid command lines."""
 
 import re
 import shlex
@@ -36,18 +34,18 @@ def shown_examples() -> list[str]:
     return [line for text in texts for line in EXAMPLE.findall(text)]
 
 
-def test_the_reference_is_what_the_commands_say() -> None:
-    told = (ROOT / "docs" / "cli.md").read_text()
-    assert told == reference(), "make reference writes it anew"
+def test_the_reference_matches_the_commands() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text()
+    assert page == reference(), "make reference updates it"
 
 
 def test_every_command_is_in_the_reference() -> None:
-    told = reference()
+    page = reference()
     paths = [
         " ".join(("rdq", *path)) for path, command in commands() if not hasattr(command, "commands")
     ]
     assert len(paths) >= 30
-    assert [path for path in paths if f"## {path}\n" not in told] == []
+    assert [path for path in paths if f"## {path}\n" not in page] == []
 
 
 @pytest.mark.parametrize("line", shown_examples())
@@ -63,9 +61,9 @@ def test_an_example_in_a_help_text_is_a_command_line_that_exists(line: str) -> N
     assert context.params
 
 
-def test_the_commands_that_people_need_at_night_teach_by_example() -> None:
-    taught = {" ".join(path) for path, command in commands() if command.epilog}
-    assert taught >= {
+def test_the_commands_for_on_call_have_examples() -> None:
+    with_examples = {" ".join(path) for path, command in commands() if command.epilog}
+    assert with_examples >= {
         "",
         "status",
         "dlq list",

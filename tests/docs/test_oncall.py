@@ -1,26 +1,28 @@
-"""docs/oncall.md is a night that has happened: typed again, its commands print what it says."""
+"""The commands of docs/oncall.md print what the page shows."""
 
 import difflib
 
-from tests.docs.oncall_page import DOCUMENT, replayed
+from tests.docs.oncall_page import DOCUMENT, regenerated
 
 
-def test_the_night_is_as_it_is_told() -> None:
-    told = DOCUMENT.read_text()
-    played = replayed(told)
+def test_the_page_shows_what_its_commands_print() -> None:
+    page = DOCUMENT.read_text()
+    current = regenerated(page)
     difference = "\n".join(
-        difflib.unified_diff(told.splitlines(), played.splitlines(), "told", "played", lineterm="")
+        difflib.unified_diff(
+            page.splitlines(), current.splitlines(), "page", "current", lineterm=""
+        )
     )
-    assert played == told, f"{difference}\n\npython -m tests.docs.oncall_page writes it anew"
+    assert current == page, f"{difference}\n\nmake reference updates it"
 
 
-def test_the_night_leads_from_the_alarm_to_the_audit() -> None:
-    told = DOCUMENT.read_text()
+def test_the_page_leads_from_the_alarm_to_the_audit_log() -> None:
+    page = DOCUMENT.read_text()
     for line in ("3 of the first", "rdq: "):
-        assert line not in told
+        assert line not in page
     for line in (
         "12 tasks sent back to billing",
         "2 tasks removed from billing",
         "$ rdq audit list billing",
     ):
-        assert line in told
+        assert line in page

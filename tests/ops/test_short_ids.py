@@ -2,7 +2,7 @@
 
 import pytest
 
-from rdq_core.cli.ids import shortened
+from rdq_core.cli.ids import shorten
 from rdq_core.errors import InputInvalid, QueueNotFound, TaskNotFound
 from rdq_core.ops.short_ids import ShortIds
 from tests.engine.world import QUEUE
@@ -61,11 +61,11 @@ def test_what_is_no_part_of_an_id_is_refused(dlq: Dlq, text: str) -> None:
         ShortIds(dlq.parts).find(text)
 
 
-def test_ids_on_a_screen_are_as_short_as_they_stay_distinct() -> None:
-    assert shortened([FIRST, SECOND]) == {FIRST: "AA00BEEF", SECOND: "AA00CAFE"}
+def test_ids_on_a_screen_are_as_short_as_they_can_be_told_apart() -> None:
+    assert shorten([FIRST, SECOND]) == {FIRST: "AA00BEEF", SECOND: "AA00CAFE"}
     alike = [letter + FIRST[1:] for letter in "0123"]
-    assert shortened(alike) == {each: each for each in alike}
+    assert shorten(alike) == {each: each for each in alike}
     near = [FIRST, FIRST[:15] + "B" + FIRST[16:]]
-    assert len(set(shortened(near).values())) == 2
-    assert {len(short) for short in shortened(near).values()} == {11}
-    assert shortened([]) == {}
+    assert len(set(shorten(near).values())) == 2
+    assert {len(short) for short in shorten(near).values()} == {11}
+    assert shorten([]) == {}

@@ -1,6 +1,4 @@
-"""The demo, as people see it and as programs read it, also with other deliveries than it was
-written for.
-"""
+"""The demo: its screen, its JSON document, how it stops, and with other deliveries than its own."""
 
 import json
 import os
@@ -21,7 +19,7 @@ from tests.support.processes import HANGS
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RDQ: Final = str(Path(sys.executable).with_name("rdq"))
-DELIVERIES: Final = ROOT / "samples" / "webhooks" / "deliveries.jsonl"
+DELIVERIES: Final = ROOT / "rdq_core" / "cli" / "demo" / "deliveries.jsonl"
 
 
 def without_aws() -> dict[str, str]:
@@ -52,11 +50,11 @@ def test_the_deliveries_are_a_few_dozen_webhooks_of_all_sizes() -> None:
     assert 50_000 < max(sizes) < 65_000
 
 
-def test_one_screen_tells_the_whole_story() -> None:
+def test_the_whole_tour_fits_one_screen() -> None:
     screen = demo()
-    told = screen.splitlines()
-    assert len(told) < 25
-    assert max(map(len, told)) <= 80
+    lines = screen.splitlines()
+    assert len(lines) < 25
+    assert max(map(len, lines)) <= 80
     for word in (
         "signal:Abort",
         "signal:RetryAfter",
@@ -82,12 +80,12 @@ def started() -> Iterator["subprocess.Popen[str]"]:
         start_new_session=True,
     ) as process:
         assert process.stdout is not None
-        for _ in range(2):  # the title and the states
+        for _ in range(2):  # the title and the counts
             process.stdout.readline()
         yield process
 
 
-def is_anybody_left(group: int) -> bool:
+def is_any_process_left(group: int) -> bool:
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -101,17 +99,17 @@ def test_a_demo_that_is_stopped_leaves_no_worker_behind(number: signal.Signals) 
         process.send_signal(number)
         process.communicate(timeout=HANGS)
     assert process.returncode == INTERRUPTED
-    assert not is_anybody_left(process.pid)
+    assert not is_any_process_left(process.pid)
 
 
 def test_a_demo_that_is_killed_leaves_no_worker_behind() -> None:
     with started() as process:
         process.kill()
-    until(lambda: not is_anybody_left(process.pid), patience=HANGS, every=0.05)
+    until(lambda: not is_any_process_left(process.pid), patience=HANGS, every=0.05)
 
 
 def changed(seed: int) -> tuple[bytes, dict[str, int]]:
-    """The deliveries shuffled, given other ids, other accounts and odd characters; how many go to
+    """The deliveries in another order, with other ids, accounts and characters; and the number for
     each account.
     """
     dice = random.Random(seed)
@@ -124,7 +122,7 @@ def changed(seed: int) -> tuple[bytes, dict[str, int]]:
         "quarry",
         "lakeside",
         "meridian",
-        "somebody-new",
+        "another",
     ]
     counts = dict.fromkeys(accounts, 0)
     for number, event in enumerate(events[:30]):
@@ -141,15 +139,15 @@ def changed(seed: int) -> tuple[bytes, dict[str, int]]:
 def test_other_deliveries_come_out_as_the_receiver_decides(tmp_path: Path) -> None:
     content, counts = changed(seed=17)
     (tmp_path / "other.jsonl").write_bytes(content)
-    story: dict[str, Any] = json.loads(
+    document: dict[str, Any] = json.loads(
         demo("--json", "--deliveries", str(tmp_path / "other.jsonl"))
     )
-    summary = story["summary"]
-    assert (story["ok"], story["disagreements"]) == (True, [])
-    assert (summary["submitted"], len(story["tasks"])) == (30, 30)
+    summary = document["summary"]
+    assert (document["ok"], document["disagreements"]) == (True, [])
+    assert (summary["submitted"], len(document["tasks"])) == (30, 30)
     assert summary["succeeded"] + summary["dead"] == 30
     assert summary["dead"] == counts["oldport"]
     assert summary["lapsed"] >= 1
-    assert story["redrive"]["done"]["done"] == story["redrive"]["dry_run"]["selected"]
-    assert story["redrive"]["done"]["done"] >= counts["quarry"] + counts["lakeside"]
-    assert sum(task["requests"] for task in story["tasks"]) == summary["requests"]
+    assert document["redrive"]["done"]["done"] == document["redrive"]["dry_run"]["selected"]
+    assert document["redrive"]["done"]["done"] >= counts["quarry"] + counts["lakeside"]
+    assert sum(task["requests"] for task in document["tasks"]) == summary["requests"]

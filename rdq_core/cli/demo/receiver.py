@@ -1,8 +1,6 @@
-"""The demo's webhook receiver: it alone decides what happens to a delivery, and its log is the
-oracle.
+"""The receiver of the demo's webhooks. It alone decides what happens to a delivery.
 
-rdq sees neither the table nor the log. An account's answers are given to each delivery in turn; the
-last one repeats.
+rdq sees neither its table nor its log, so the log can be checked against rdq's records.
 """
 
 import hashlib
@@ -13,20 +11,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Final, Self
+
+import yaml
 
 ACCEPT: Final = "accept"
 CRASH: Final = "crash"
 _SILENCE: Final = "silence"
 _GARBAGE: Final = "garbage"
-_LONGEST_SILENCE: Final = 10.0
-
-Table = Mapping[str, Sequence[str]]
+_MAX_SILENCE: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One delivery as it arrived, and what it was answered."""
+    """One delivery as it arrived, and how it was answered."""
 
     task_id: str
     attempt_no: int
@@ -36,16 +35,17 @@ class Request:
 
 
 class Receiver:
-    """An HTTP server on 127.0.0.1, in threads of this process. `mend` changes its table."""
+    """An HTTP server on 127.0.0.1, in threads of this process. `table` is like receiver.yaml."""
 
-    def __init__(self, today: Table, mended: Table) -> None:
-        self._table = dict(today)
-        self._mended = mended
+    def __init__(self, table: Path) -> None:
+        tables = yaml.safe_load(table.read_text(encoding="utf-8"))
+        self._answers: dict[str, Sequence[str]] = dict(tables["today"])
+        self._repaired: Mapping[str, Sequence[str]] = tables["repaired"]
         self._lock = threading.Lock()
-        self._seen: Counter[str] = Counter()
+        self._requests: Counter[str] = Counter()
         self._log: list[Request] = []
         self.closing = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), _handler_of(self))
+        self._server = _Server(("127.0.0.1", 0), _handler_for(self))
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=[0.02], name="receiver", daemon=True
         )
@@ -53,7 +53,7 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Its address."""
         return f"http://127.0.0.1:{self._server.server_port}"
 
     @property
@@ -62,20 +62,19 @@ class Receiver:
         with self._lock:
             return tuple(self._log)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Repair the endpoints that can be repaired."""
         with self._lock:
-            self._table.update(self._mended)
+            self._answers.update(self._repaired)
 
-    def answer_to(self, *, task_id: str, attempt_no: int, account: str, body: bytes) -> str:
-        """Decide on a request, and write it down first of all."""
+    def answer(self, *, task_id: str, attempt_no: int, account: str, body: bytes) -> str:
+        """Decide how to answer a request. It is logged before the answer is sent."""
         with self._lock:
-            answers = self._table.get(account, [ACCEPT])
-            answer = answers[min(self._seen[task_id], len(answers) - 1)]
-            self._seen[task_id] += 1
-            self._log.append(
-                Request(task_id, attempt_no, account, hashlib.sha256(body).hexdigest(), answer)
-            )
+            answers = self._answers.get(account, [ACCEPT])
+            answer = answers[min(self._requests[task_id], len(answers) - 1)]
+            self._requests[task_id] += 1
+            sha256 = hashlib.sha256(body).hexdigest()
+            self._log.append(Request(task_id, attempt_no, account, sha256, answer))
             return answer
 
     def __enter__(self) -> Self:
@@ -94,25 +93,21 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A worker that was killed closes its connections: that is no news here."""
+        """Ignore broken connections: a killed worker leaves some."""
 
 
-def _handler_of(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
+def _handler_for(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            answer = receiver.answer_to(
+            answer = receiver.answer(
                 task_id=self.headers["Idempotency-Key"],
                 attempt_no=int(self.headers["X-Attempt"]),
                 account=self.path.rpartition("/")[2],
                 body=body,
             )
-            self._give(answer)
-
-        def _give(self, answer: str) -> None:
-            status, _, after = answer.partition(" ")
             if answer == _SILENCE:
-                receiver.closing.wait(_LONGEST_SILENCE)
+                receiver.closing.wait(_MAX_SILENCE)
                 self.connection.shutdown(socket.SHUT_RDWR)
             elif answer == _GARBAGE:
                 self._send(200, b"<html>it works!</html>", {})
@@ -120,7 +115,8 @@ def _handler_of(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
                 receipt = json.dumps({"accepted": self.headers["Idempotency-Key"]}).encode()
                 self._send(200, receipt, {"X-Demo-Crash": "1"} if answer == CRASH else {})
             else:
-                self._send(int(status), b"", {"Retry-After": after} if after else {})
+                status, _, seconds = answer.partition(" ")
+                self._send(int(status), b"", {"Retry-After": seconds} if seconds else {})
 
         def _send(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
             self.send_response(status)
@@ -130,8 +126,7 @@ def _handler_of(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
             self.end_headers()
             self.wfile.write(body)
 
-        # the library's signature
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            """Requests are told by the story, not line by line."""
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
+            """Print nothing: the log is for the check at the end."""
 
     return Handler

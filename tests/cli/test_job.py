@@ -1,6 +1,4 @@
-"""`rdq dlq redrive`, `purge` and `rdq job`: many at once, watched, stopped half-way and gone on
-with.
-"""
+"""Redrives and purges as jobs: watched, stopped half-way, continued and cancelled."""
 
 import signal
 from datetime import timedelta
@@ -8,23 +6,23 @@ from typing import Any
 
 import pytest
 
-from rdq_core.cli.connection import Asking
+from rdq_core.cli.connection import OperatorClient
 from rdq_core.domain.times import parse_time
 from rdq_core.ops.advancing import Advancer
 from rdq_core.runtime import wiring
 from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import connect
 from rdq_core.testing.faults import FaultScript
-from tests.cli.conftest import ANN, Bury, Ended, Shell
+from tests.cli.conftest import ANN, DeadLetter, Ended, Shell
 from tests.cli.test_dlq import dead
 
 NOBODY = "01J00000000000000000000000"
 
 
 @pytest.fixture
-def many(rdq: Shell, bury: Bury) -> list[str]:
+def many(rdq: Shell, dead_letter: DeadLetter) -> list[str]:
     """Six dead tasks."""
-    return [bury() for _ in range(6)]
+    return [dead_letter() for _ in range(6)]
 
 
 def job_of(ended: Ended) -> str:
@@ -73,15 +71,15 @@ class Impatient:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
         self._left = after
-        wait = Asking.wait
+        wait = OperatorClient.wait
 
-        def waits(asking: Asking, seconds: float) -> None:
-            wait(asking, seconds)
+        def waits(client: OperatorClient, seconds: float) -> None:
+            wait(client, seconds)
             self._left -= 1
             if self._left == 0:
                 signal.raise_signal(signal.SIGINT)
 
-        monkeypatch.setattr(Asking, "wait", waits)
+        monkeypatch.setattr(OperatorClient, "wait", waits)
 
 
 def test_ctrl_c_stops_at_a_checkpoint_and_says_how_to_go_on(
@@ -107,7 +105,7 @@ def test_ctrl_c_stops_at_a_checkpoint_and_says_how_to_go_on(
 def test_ctrl_c_comes_too_late_for_a_job_that_others_have_finished(
     rdq: Shell, many: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def finished_by_others(asking: Asking, _seconds: float) -> None:
+    def finished_by_others(client: OperatorClient, _seconds: float) -> None:
         parts = connect(events=Quiet())
         (job,) = parts.jobs.open_jobs()
         while not job.state.is_over:
@@ -122,7 +120,7 @@ def test_ctrl_c_comes_too_late_for_a_job_that_others_have_finished(
         "dlq", "redrive", "billing", "--all", "--rate", "2/s", "--yes", "--detach", "--json"
     )
     with monkeypatch.context() as patch:
-        patch.setattr(Asking, "wait", finished_by_others)
+        patch.setattr(OperatorClient, "wait", finished_by_others)
         answer = rdq("job", "resume", job_of(begun), "--json")
     assert (answer.code, answer.document["done"]) == (0, 6)
 
@@ -181,8 +179,8 @@ def test_a_dry_run_for_people_is_priced(rdq: Shell, many: list[str]) -> None:
     assert "6 B" in out
 
 
-def test_there_is_no_job_that_nobody_started(rdq: Shell) -> None:
-    assert "there is no job" in rdq("job", "list").out
+def test_without_jobs_the_list_is_empty(rdq: Shell) -> None:
+    assert "there are no jobs" in rdq("job", "list").out
     for command in ("get", "watch", "resume", "cancel"):
         answer = rdq("job", command, NOBODY, "--json")
         assert (answer.code, answer.error["code"]) == (3, "task_not_found")
