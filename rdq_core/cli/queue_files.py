@@ -13,7 +13,7 @@ from rdq_core.cli.mutations import refusal
 from rdq_core.cli.queue import shown
 from rdq_core.cli.screen import Screen, counted
 from rdq_core.config.document import Document, parse_document
-from rdq_core.config.refusals import THE_FILE
+from rdq_core.config.messages import THE_FILE
 from rdq_core.errors import ConfigInvalid
 from rdq_core.ops.queues import Change, checked
 from rdq_core.ops.views import listed

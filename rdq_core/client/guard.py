@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
-from rdq_core.config.settings import ClassificationRules
+from rdq_core.config.settings import Classification
 from rdq_core.domain import limits
 from rdq_core.domain.attempt import Attempt, Outcome
 from rdq_core.domain.backoff import BackoffPolicy, delay
@@ -54,7 +54,7 @@ class Keeper(Protocol):
 
     def rules(
         self, queue: str
-    ) -> tuple[ClassificationRules, Mapping[type[BaseException], Outcome]]:
+    ) -> tuple[Classification, Mapping[type[BaseException], Outcome]]:
         """How failures are classified: the queue's globs and the classes decided in code."""
         ...
 
@@ -204,7 +204,7 @@ class _Run:
         except (
             StoreFailed
         ):  # then the submit will fail too, and say so; this call may still succeed without rdq
-            globs, classes = ClassificationRules(), {}
+            globs, classes = Classification(), {}
         except RdqError as refused:
             raise refused from error
         rules = Rules(classes=classes, permanent=globs.permanent, retryable=globs.retryable)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from rdq_core.config.settings import ClassificationRules
+from rdq_core.config.settings import Classification
 from rdq_core.domain import ids, limits
 from rdq_core.domain.attempt import Attempt, Outcome
 from rdq_core.domain.references import Reference, ReferenceKind
@@ -240,7 +240,7 @@ class Rdq:
 
     def rules(
         self, queue: str
-    ) -> tuple[ClassificationRules, Mapping[type[BaseException], Outcome]]:
+    ) -> tuple[Classification, Mapping[type[BaseException], Outcome]]:
         """How the failures of a queue's calls are classified: its globs, and the classes decided in
         the registry.
         """

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rdq_core.config.checking import check_file, check_queue, held_by, keys_below
+from rdq_core.config.checking import check_file, check_queue, keys_below, kind_below
 from rdq_core.config.effective import effective
 from rdq_core.config.merge import deep_merge
+from rdq_core.config.messages import joined, shown, unknown_key
 from rdq_core.config.reader import read
-from rdq_core.config.refusals import joined, shown, unknown_key
-from rdq_core.config.schema import QueueKeys
-from rdq_core.config.settings import QueueSettings
+from rdq_core.config.sections import Kind, Part
+from rdq_core.config.settings import Queue, QueueSettings
 from rdq_core.errors import ConfigInvalid
 
 _FORM: Final = "KEY=VALUE, such as retry.max_attempts=8; an empty value takes the key out again"
@@ -101,12 +101,12 @@ def _steps(key: str, value: str) -> tuple[str, ...]:
         if first == "handlers" and rest
         else tuple(key.split("."))
     )
-    keys: Any = QueueKeys
+    kind: Kind[Any] = Part(Queue)
     for step in path:
-        known = keys_below(keys)
+        known = keys_below(kind)
         if known is not None and step not in known:
             raise unknown_key(key, value, known)
-        keys = held_by(keys, step)
+        kind = kind_below(kind, step)
     return path
 
 

@@ -41,7 +41,7 @@ class Ladder:
 
 def ladder(settings: QueueSettings) -> Ladder:
     """The ladder of a queue, as an operator sees it before deciding."""
-    attempts, policy = settings.retry.max_attempts, settings.retry.backoff
+    attempts, policy = settings.retry.max_attempts, settings.retry.policy
     rungs = [Rung(attempt=1, earliest=timedelta(0), middle=timedelta(0), latest=timedelta(0))]
     for failures in range(1, attempts):
         rungs.append(_after(rungs[-1], policy, failures))

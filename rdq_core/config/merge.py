@@ -3,16 +3,20 @@
     override      what people set, with a reason
     declared      what a deploy says about the queue
     definition    what the typed handler was defined with, where the host knows it
-    defaults      of the file that declared the queue
-    built in      what rdq does when nobody says anything
+    defaults      those of the file that declared the queue
+    built in      the default of each key, in the table of settings
 
 Who stands higher wins, per key. Mappings merge, anything else is replaced whole, lists included.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from rdq_core.config.built_in import BUILT_IN
+from rdq_core.config.sections import defaults_of
+from rdq_core.config.settings import Queue
+
+BUILT_IN: Final[Mapping[str, Any]] = defaults_of(Queue)
+"""What a queue gets that says nothing: the lowest layer, in the shape of a file's `defaults`."""
 
 
 def deep_merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,25 +40,15 @@ def merged(
     override: Mapping[str, Any] | None = None,
     definition: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """One queue's layers as plain data: what is kept beside the layers for readers that don't
-    merge.
+    """One queue's layers as plain data, kept beside the layers for readers that don't merge.
 
-    Its mappings are the caller's own.
+    Changing the result changes none of the layers.
     """
-    layers = (file_defaults, _whole_retry(definition or {}), declared, override or {})
+    layers = (file_defaults, definition or {}, declared, override or {})
     result = deep_merge({}, BUILT_IN)
     for layer in layers:
         result = deep_merge(result, layer)
     return result | {"queue": queue}
-
-
-def _whole_retry(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A definition that gives `retry` gives all of it: no file's defaults shine through; jitter is
-    0 unless said.
-    """
-    if "retry" not in definition:
-        return definition
-    return {**definition, "retry": {**BUILT_IN["retry"], "jitter": 0.0, **definition["retry"]}}
 
 
 def leaves(layer: Mapping[str, Any], path: str = "") -> dict[str, Any]:

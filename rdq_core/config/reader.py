@@ -25,7 +25,7 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from rdq_core.config.refusals import THE_FILE, Unquoted, WrittenFloat, joined, shown
+from rdq_core.config.messages import THE_FILE, Unquoted, WrittenFloat, joined, shown
 from rdq_core.errors import ConfigInvalid
 
 MOST_BYTES: Final = 1024 * 1024

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rdq_core.config.effective import effective
 from rdq_core.config.merge import changes
-from rdq_core.config.refusals import did_you_mean, shown
+from rdq_core.config.messages import did_you_mean, shown
 from rdq_core.config.settings import QueueSettings
 from rdq_core.domain.limits import MAX_NAME_BYTES
 from rdq_core.domain.times import format_time

@@ -164,7 +164,7 @@ class Admission:
         slots: int,
         poll: timedelta,
     ) -> bool:
-        limit, has_token = settings.dispatch.rate_limit, False
+        limit, has_token = settings.dispatch.claim_limit, False
         if limit is None:
             return True
         try:

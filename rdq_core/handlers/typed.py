@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeVar, overload
 
 from rdq_core.config.effective import effective
+from rdq_core.config.settings import Retry
 from rdq_core.domain import limits
 from rdq_core.domain.lifecycle import Result
 from rdq_core.domain.outcome import OutcomeMapper
@@ -20,7 +21,7 @@ from rdq_core.engine.submit import Receipt
 from rdq_core.errors import ConfigInvalid, InputInvalid, OutputInvalid, TaskNotFound
 from rdq_core.handlers.encoding import JSON
 from rdq_core.handlers.new_task import NewTask
-from rdq_core.handlers.policy import Retry, layer_of
+from rdq_core.handlers.policy import layer_of
 from rdq_core.handlers.results import TaskResult, result_of
 from rdq_core.handlers.signature import Signature, read_signature
 from rdq_core.handlers.strict_json import StrictJson
@@ -254,9 +255,9 @@ def task(
     `strict_input=False` lets consumers pass over fields that they don't know. Submits pin
     `version`.
 
-    `retry` (all of it, jitter 0 unless said), `timeout` of an attempt and `retention` of the ended
-    task, dead ones included, count on hosts that have registered the definition, wherever the
-    queue's configuration doesn't say otherwise. Raises ConfigInvalid for a bad or reserved name, a
+    The keys that `retry` gives, `timeout` of an attempt and `retention` of the ended task, dead ones
+    included, apply on hosts that have registered the definition, unless the queue's configuration
+    sets the same key. Raises ConfigInvalid for a bad or reserved name, a
     function that can't be called with the input, and options out of range.
     """
     path = f"tasks.{name}"

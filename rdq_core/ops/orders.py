@@ -157,7 +157,7 @@ def check_edit(edit: Edit, settings: QueueSettings, *, is_one: bool) -> None:
 
 def rate_of(settings: QueueSettings) -> str:
     """The pace of an operation that names none: what the queue allows."""
-    limit: RateLimit | None = settings.dispatch.rate_limit
+    limit: RateLimit | None = settings.dispatch.claim_limit
     return USUAL_RATE if limit is None else format_rate(limit.count, limit.period)
 
 
