@@ -26,17 +26,8 @@ from rdq_core.config.settings import (
 )
 from rdq_core.config.targets import HandlerTarget, OutcomeField
 
-__all__ = [
-    "Classification",
-    "Dispatch",
-    "Execution",
-    "HandlerTarget",
-    "Limits",
-    "OutcomeField",
-    "Queue",
-    "Retry",
-    "document",
-]
+__all__ = ["Classification", "Dispatch", "Execution", "HandlerTarget", "Limits", "OutcomeField"]
+__all__ += ["Queue", "Retry", "document"]
 
 
 def document(queues: Mapping[str, Queue], *, defaults: Queue | None = None) -> dict[str, Any]:

@@ -13,18 +13,8 @@ from enum import StrEnum
 from typing import Any, Final, Generic, TypeVar
 
 from rdq_core.config.messages import Unquoted, did_you_mean, quote_it, refusal
+from rdq_core.domain import units
 from rdq_core.domain.limits import check_name
-from rdq_core.domain.units import (
-    DURATION_FORMS,
-    RATE_FORMS,
-    SIZE_FORMS,
-    format_duration,
-    format_rate,
-    format_size,
-    parse_duration,
-    parse_rate,
-    parse_size,
-)
 from rdq_core.errors import InputInvalid
 
 Value_co = TypeVar("Value_co", covariant=True)
@@ -52,10 +42,10 @@ def _always(_value: Any) -> bool:
 class ValueKind(Generic[Value_co]):
     """One kind of single value.
 
-    `accepted` says in a refusal what the key takes, `brief` what a stored value must be at least.
-    `parse` makes the typed value of canonical JSON data, and passes a typed value through.
-    `allows` is the range. `write` makes canonical JSON data of the typed value. `words` are texts
-    with a meaning of their own, such as `never`, and their typed values. `json` is the JSON Schema.
+    `accepted` says in a refusal what the key takes. `parse` makes the typed value of canonical JSON
+    data, and passes a typed value through. `allows` is the range. `write` makes canonical JSON data
+    of the typed value. `words` are texts with a meaning of their own, such as `never`, and their
+    typed values. `json` is the JSON Schema.
     """
 
     accepted: str
@@ -64,7 +54,6 @@ class ValueKind(Generic[Value_co]):
     write: Callable[[Any], Any] = _as_it_is
     json: Mapping[str, Any] = field(default_factory=dict)
     words: Mapping[str, Value_co] = field(default_factory=dict)
-    brief: str = ""
     absent: Any = None
 
     def read(self, value: object, path: str) -> Value_co:
@@ -72,7 +61,7 @@ class ValueKind(Generic[Value_co]):
         try:
             return self._parsed(value)
         except ValueError:
-            raise refusal(path, value, self.brief or self.accepted) from None
+            raise refusal(path, value, self.accepted) from None
 
     def check(self, value: object) -> Any:
         """A value from outside in canonical spelling. Raises ValueError."""
@@ -113,19 +102,19 @@ def duration_or(
     """A duration within bounds, or one of the words."""
     least, most = bounds
     pattern = "|".join([r"[0-9]+(\.[0-9]+)?(ms|s|m|h|d)", *words])
-    span = f"{DURATION_FORMS}, from {format_duration(least)} to {format_duration(most)}"
+    shortest, longest = units.format_duration(least), units.format_duration(most)
 
     def allows(value: object) -> bool:
         return not isinstance(value, timedelta) or least <= value <= most
 
     def parse(value: object) -> timedelta | Word:
-        return parse_duration(value)
+        return units.parse_duration(value)
 
     return ValueKind(
-        accepted=_or(span, words),
+        accepted=_or(f"{units.DURATION_FORMS}, from {shortest} to {longest}", words),
         parse=parse,
         allows=allows,
-        write=format_duration,
+        write=units.format_duration,
         json={"type": "string", "pattern": f"^({pattern})$"},
         words=words,
     )
@@ -135,10 +124,10 @@ def size(least: int, most: int) -> ValueKind[int]:
     """A number of bytes within bounds."""
     text = {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?(KiB|MiB)$"}
     return ValueKind(
-        accepted=f"{SIZE_FORMS}, from {least} to {format_size(most)}",
-        parse=parse_size,
+        accepted=f"{units.SIZE_FORMS}, from {least} to {units.format_size(most)}",
+        parse=units.parse_size,
         allows=lambda number: least <= number <= most,
-        write=format_size,
+        write=units.format_size,
         json={"anyOf": [{"type": "integer", "minimum": least, "maximum": most}, text]},
     )
 
@@ -147,13 +136,13 @@ def rate_or(word: str) -> ValueKind[tuple[int, timedelta] | None]:
     """At least one in a second, minute or hour; the word, read as None, stands for no limit."""
 
     def parse(value: object) -> tuple[int, timedelta]:
-        return value if isinstance(value, tuple) else parse_rate(value)
+        return value if isinstance(value, tuple) else units.parse_rate(value)
 
     return ValueKind(
-        accepted=_or(f"{RATE_FORMS}, with a count from 1 to {_MOST_PER_PERIOD}", [word]),
+        accepted=_or(f"{units.RATE_FORMS}, with a count from 1 to {_MOST_PER_PERIOD}", [word]),
         parse=parse,
         allows=lambda rate: rate is None or 1 <= rate[0] <= _MOST_PER_PERIOD,
-        write=lambda rate: format_rate(*rate),
+        write=lambda rate: units.format_rate(*rate),
         json={"type": "string", "pattern": f"^([1-9][0-9]{{0,6}}/[smh]|{word})$"},
         words={word: None},
     )
@@ -225,7 +214,6 @@ def text(what: str, most: int) -> ValueKind[str]:
 
     return ValueKind(
         accepted=f"{what}: printable text of 1 to {most} bytes",
-        brief="text",
         parse=parse,
         allows=lambda text: not _UNPRINTABLE.search(text) and len(text.encode()) <= most,
         write=str,

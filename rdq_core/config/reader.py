@@ -207,8 +207,9 @@ class _Builder:
 
     def _alias(self, event: AliasEvent, path: Path) -> Any:
         if event.anchor not in self._anchors:
-            note = f'*{event.anchor} is an alias to YAML, and nothing has this name; quote text: "*{event.anchor}"'
-            raise _refused(path, event, note)
+            alias = f"*{event.anchor}"
+            note = f'nothing has this name; quote text: "{alias}"'
+            raise _refused(path, event, f"{alias} is an alias to YAML, and {note}")
         value, values = self._anchors[event.anchor]
         self._count(values, event, path)
         return value

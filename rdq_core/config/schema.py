@@ -3,8 +3,11 @@
 python -m rdq_core.config.schema > docs/queues.schema.json
 """
 
+import ast
+import inspect
 import json
 import sys
+from itertools import pairwise
 from typing import Any
 
 from rdq_core.config.kinds import TextList, ValueKind
@@ -30,23 +33,45 @@ def json_schema_text() -> str:
     return json.dumps(json_schema(), indent=2) + "\n"
 
 
+def meanings_of(section: type[Section]) -> dict[str, str]:
+    """The docstrings below the declarations of a section's keys. Python doesn't keep them, so they
+    are read from the source.
+    """
+    meanings: dict[str, str] = {}
+    for each in section.__mro__:
+        if issubclass(each, Section):
+            (definition,) = ast.parse(inspect.getsource(each)).body
+            for declared, below in pairwise(getattr(definition, "body", [])):
+                match declared, below:
+                    case (
+                        ast.AnnAssign(target=ast.Name(id=key)),
+                        ast.Expr(value=ast.Constant(value=str(text))),
+                    ):
+                        meanings[key] = " ".join(text.split())
+    return meanings
+
+
 def _mapping(section: type[Section], definitions: dict[str, Any]) -> dict[str, Any]:
+    meanings = meanings_of(section)
     return {
         "additionalProperties": False,
         "description": _one_line(section.__doc__),
         "properties": {
-            key: _described(key, setting, definitions) for key, setting in keys_of(section).items()
+            key: _described(key, setting, meanings.get(key, ""), definitions)
+            for key, setting in keys_of(section).items()
         },
         "title": section.__name__,
         "type": "object",
     }
 
 
-def _described(key: str, setting: Setting[Any, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+def _described(
+    key: str, setting: Setting[Any, Any], meaning: str, definitions: dict[str, Any]
+) -> dict[str, Any]:
     schema = _of_kind(setting.kind, definitions)
     if "$ref" in schema:
         return schema
-    return schema | {"description": setting.meaning, "title": key.replace("_", " ").title()}
+    return schema | {"description": meaning, "title": key.replace("_", " ").title()}
 
 
 def _of_kind(kind: Kind[Any], definitions: dict[str, Any]) -> dict[str, Any]:

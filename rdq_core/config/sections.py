@@ -9,6 +9,7 @@ ordinary dataclass: `Retry(max_attempts=8, max_backoff="1h")` takes what people 
 from collections.abc import Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import (
+    TYPE_CHECKING,
     Any,
     ClassVar,
     Final,
@@ -57,41 +58,36 @@ class _Unread:
 
 
 class Setting(Generic[Given_contra, Read_co]):
-    """The declaration of one key: its default as a file would say it, its kind, and its meaning.
+    """The declaration of one key: its default as a file would write it, None for no default, and
+    its kind. The docstring below the declaration is the key's meaning.
 
-    A `default` of None means that the key has none. As a dataclass field it takes what people may
-    write, or None, which leaves the key unset. It reads as the typed value, of what was given or
-    else of the default.
+    As a dataclass field it takes what people may write, or None, which leaves the key unset. It
+    reads as the typed value of what was given, or else of the default.
     """
 
-    def __init__(self, default: Any, kind: Kind[Read_co], meaning: str) -> None:
-        self.default, self.kind, self.meaning = default, kind, meaning
+    def __init__(self, default: Any, kind: Kind[Read_co]) -> None:
+        self.default, self.kind = default, kind
         self._unset = kind.absent if default is None else kind.read(default, "default")
-        self._name = ""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
 
     def __get__(self, section: object, owner: type) -> Read_co:
-        # A dataclass asks its class for a field's default: None, which means that it isn't given.
-        value = None if section is None else vars(section).get(self._name, self._unset)
-        return cast("Read_co", value.given if isinstance(value, _Unread) else value)
+        # Python comes here for keys that aren't given; of the class, for a field's default.
+        return cast("Read_co", None if section is None else self._unset)
 
-    def __set__(self, section: object, given: Given_contra | None) -> None:
-        # Called by the frozen dataclass's constructor alone: assignments raise FrozenInstanceError.
-        if given is not None:
-            vars(section)[self._name] = self._typed(given)
+    if TYPE_CHECKING:
+        # What the constructor takes. Missing at run time, where a given key is a plain attribute.
+        def __set__(self, section: object, given: Given_contra | None) -> None: ...
 
-    def _typed(self, given: object) -> object:
+    def typed(self, given: object) -> object:
+        """What a given value reads as."""
         try:
-            return self.kind.read(given, self._name)
+            return self.kind.read(given, "given")
         except ConfigInvalid:
             return _Unread(given)
 
 
-def required(kind: ValueKind[str], meaning: str) -> Any:
+def required(kind: ValueKind[str]) -> Any:
     """The declaration of a text without which its section can't be built."""
-    return field(metadata={_SETTING: Setting[str, str](None, kind, meaning)})
+    return field(metadata={_SETTING: Setting[str, str](None, kind)})
 
 
 class Section:
@@ -102,6 +98,12 @@ class Section:
 
     declared_keys: ClassVar[Mapping[str, Setting[Any, Any]]] = {}
 
+    def __post_init__(self) -> None:
+        for key, setting in self.declared_keys.items():
+            given = vars(self).pop(key)
+            if given is not None:
+                vars(self)[key] = setting.typed(given)
+
     @classmethod
     def read(cls, data: object, path: str) -> Self:
         """The section that stored data describes, its relations checked. Keys that this rdq doesn't
@@ -109,15 +111,16 @@ class Section:
         """
         if not isinstance(data, Mapping):
             raise refusal(path, data, "a mapping of keys to values")
-        section = cls.__new__(cls)
+        section, held = cls.__new__(cls), dict[str, Any]()
         for key, setting in keys_of(cls).items():
             where = f"{path}.{key}"
             if key in data:
-                vars(section)[key] = setting.kind.read(data[key], where)
+                held[key] = setting.kind.read(data[key], where)
             elif isinstance(setting.kind, Part) and not setting.kind.optional:
-                vars(section)[key] = setting.kind.read({}, where)
-            elif is_required(cls, key):
+                held[key] = setting.kind.read({}, where)
+            elif not hasattr(cls, key):
                 raise missing(where, "text")
+        vars(section).update(held)
         for key, accepted in section.broken_relations():
             values = section.to_plain() | section.layer()
             raise refusal(f"{path}.{key}", values[key], accepted)
@@ -133,6 +136,12 @@ class Section:
         """The section with what follows from other keys filled in."""
         return self
 
+    def filled(self, **typed: Any) -> Self:
+        """The section with these typed values in place of its own."""
+        made = type(self).__new__(type(self))
+        vars(made).update(vars(self) | typed)
+        return made
+
     def is_given(self, key: str) -> bool:
         """Whether the key was given, not defaulted."""
         return key in vars(self)
@@ -141,20 +150,21 @@ class Section:
         """The keys that were given, as a file says them; not checked yet."""
         return {
             key: _as_layer(setting.kind, vars(self)[key])
-            for key, setting in keys_of(type(self)).items()
+            for key, setting in self.declared_keys.items()
             if key in vars(self)
         }
 
     def to_plain(self) -> dict[str, Any]:
         """Every key that is given or has a default, as the JSON data that `read` reads."""
-        return {
+        plain = {
             key: setting.kind.plain(getattr(self, key))
-            for key, setting in keys_of(type(self)).items()
+            for key, setting in self.declared_keys.items()
             if key in vars(self) or setting.default is not None
         }
+        return {key: value for key, value in plain.items() if value is not None}
 
 
-# To type checkers not `frozen`, although it is: mypy forgets the descriptors of a frozen base class.
+# Type checkers take it as not frozen, because mypy loses the descriptors of a frozen base class.
 @dataclass_transform(kw_only_default=True, field_specifiers=(required,))
 def section(cls: type[AnySection]) -> type[AnySection]:
     """Make a frozen dataclass of a class whose fields are settings."""
@@ -214,11 +224,6 @@ class PartMap(Generic[AnySection]):
 def keys_of(section: type[Section]) -> Mapping[str, Setting[Any, Any]]:
     """The keys of a section in their order, each with its declaration."""
     return section.declared_keys
-
-
-def is_required(section: type[Section], key: str) -> bool:
-    """Whether a section can't be built without the key."""
-    return not isinstance(_descriptor(section, key), Setting)
 
 
 def defaults_of(section: type[Section]) -> dict[str, Any]:

@@ -8,38 +8,17 @@ sweeper reads settings.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final, Literal
 
-from rdq_core.config.kinds import (
-    TextList,
-    choice,
-    duration,
-    duration_or,
-    name_of,
-    number,
-    rate_or,
-    size,
-    text,
-    whole,
-)
+from rdq_core.config import kinds
 from rdq_core.config.messages import refusal
 from rdq_core.config.sections import Part, PartMap, Section, Setting, keys_of, section
 from rdq_core.config.targets import HandlerTarget
+from rdq_core.domain import limits
 from rdq_core.domain.backoff import JITTER_RANGE, MULTIPLIER_RANGE, BackoffKind, BackoffPolicy
-from rdq_core.domain.limits import (
-    BACKOFF_RANGE,
-    CLAIM_BATCH_RANGE,
-    LEASE_RANGE,
-    MAX_ATTEMPTS_RANGE,
-    MAX_NAME_BYTES,
-    MAX_PAYLOAD_BYTES,
-    MAX_SHORT_TEXT_BYTES,
-    RETENTION_RANGE,
-    TIMEOUT_RANGE,
-)
 from rdq_core.domain.units import format_duration, parse_duration
 from rdq_core.errors import InputInvalid
 
@@ -51,11 +30,14 @@ _GIVE_UP_RANGE: Final = (timedelta(seconds=1), timedelta(days=30))
 _POLL_RANGE: Final = (timedelta(milliseconds=10), timedelta(hours=1))
 _HEARTBEATS_PER_LEASE: Final = 3
 _ONE_SECOND: Final = timedelta(seconds=1)
-_GLOBS: Final = TextList(
-    text("a pattern on error types, where * is any text and ? one character", MAX_SHORT_TEXT_BYTES)
+_GLOBS: Final = kinds.TextList(
+    kinds.text(
+        "a pattern on error types, where * is any text and ? one character",
+        limits.MAX_SHORT_TEXT_BYTES,
+    )
 )
-_NAME: Final = text("a queue name", MAX_NAME_BYTES)
-_REVISION: Final = whole(0, 2**63)
+_NAME: Final = kinds.text("a queue name", limits.MAX_NAME_BYTES)
+_REVISION: Final = kinds.whole(0, 2**63)
 
 Count = Setting[int, int]
 Number = Setting[float, float]
@@ -78,6 +60,11 @@ class Host(StrEnum):
     SWEEPER = "sweeper"
     WORKER = "worker"
     ANY = "any"
+
+
+BackoffGrowth = Setting[Literal["fixed", "linear", "exponential"] | BackoffKind, BackoffKind]
+MismatchChoice = Setting[Literal["run-latest", "dead-letter"] | VersionMismatch, VersionMismatch]
+HostChoice = Setting[Literal["auto", "sweeper", "worker", "any"] | Host, Host]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,26 +91,18 @@ class Retry(Section):
     without one from the built-in defaults, as which they also read.
     """
 
-    max_attempts: Count = Setting(
-        5, whole(*MAX_ATTEMPTS_RANGE), "Attempts in all, the first included."
-    )
-    backoff: Setting[Literal["fixed", "linear", "exponential"] | BackoffKind, BackoffKind] = (
-        Setting("exponential", choice(BackoffKind), "How the wait grows with the failures.")
-    )
-    initial_backoff: Span = Setting(
-        "1s", duration(BACKOFF_RANGE), "The wait after the first failure."
-    )
-    backoff_multiplier: Number = Setting(
-        2.0,
-        number(*MULTIPLIER_RANGE),
-        "The factor from one wait to the next; for exponential backoff alone.",
-    )
-    max_backoff: Span = Setting("10m", duration(BACKOFF_RANGE), "The longest wait, before jitter.")
-    jitter: Number = Setting(
-        0.2,
-        number(*JITTER_RANGE),
-        "The share of itself by which a wait is made shorter or longer at random.",
-    )
+    max_attempts: Count = Setting(5, kinds.whole(*limits.MAX_ATTEMPTS_RANGE))
+    """Attempts in all, the first included."""
+    backoff: BackoffGrowth = Setting("exponential", kinds.choice(BackoffKind))
+    """How the wait grows with the failures."""
+    initial_backoff: Span = Setting("1s", kinds.duration(limits.BACKOFF_RANGE))
+    """The wait after the first failure."""
+    backoff_multiplier: Number = Setting(2.0, kinds.number(*MULTIPLIER_RANGE))
+    """The factor from one wait to the next; for exponential backoff alone."""
+    max_backoff: Span = Setting("10m", kinds.duration(limits.BACKOFF_RANGE))
+    """The longest wait, before jitter."""
+    jitter: Number = Setting(0.2, kinds.number(*JITTER_RANGE))
+    """The share of itself by which a wait is made shorter or longer at random."""
 
     @property
     def policy(self) -> BackoffPolicy:
@@ -148,21 +127,18 @@ class Retry(Section):
 class Execution(Section):
     """How long an attempt may hold its task."""
 
-    lease: Span = Setting(
-        "1m", duration(LEASE_RANGE), "How long a claim lasts without a heartbeat."
-    )
-    handler_timeout: Span = Setting("45s", duration(TIMEOUT_RANGE), "How long an attempt may run.")
+    lease: Span = Setting("1m", kinds.duration(limits.LEASE_RANGE))
+    """How long a claim lasts without a heartbeat."""
+    handler_timeout: Span = Setting("45s", kinds.duration(limits.TIMEOUT_RANGE))
+    """How long an attempt may run."""
     heartbeat: Setting[str | timedelta, timedelta | str] = Setting(
-        "auto",
-        duration_or(_HEARTBEAT_RANGE, {"auto": "auto", "off": "off"}),
-        "How often a lease is renewed; auto is a third of the lease, once the timeout exceeds half"
-        " of it.",
+        "auto", kinds.duration_or(_HEARTBEAT_RANGE, {"auto": "auto", "off": "off"})
     )
-    dispatch_give_up: Span = Setting(
-        "1d",
-        duration(_GIVE_UP_RANGE),
-        "How long a handler function may be unreachable before its task is dead.",
-    )
+    """How often a lease is renewed; auto is a third of the lease, once the timeout exceeds half of
+    it.
+    """
+    dispatch_give_up: Span = Setting("1d", kinds.duration(_GIVE_UP_RANGE))
+    """How long a handler function may be unreachable before its task is dead."""
 
     @property
     def heartbeat_every(self) -> timedelta | None:
@@ -175,7 +151,7 @@ class Execution(Section):
 
     def resolved(self) -> "Execution":
         """With `heartbeat` as an interval or `off`."""
-        return replace(self, heartbeat=self.heartbeat_every or "off")
+        return self.filled(heartbeat=self.heartbeat_every or "off")
 
     def broken_relations(self) -> Iterator[tuple[str, str]]:
         """Without a heartbeat an attempt ends within its lease; with one it renews it in time."""
@@ -190,8 +166,10 @@ class Execution(Section):
 class Classification(Section):
     """Which error types make a failure final: globs. Where both lists match, permanent wins."""
 
-    retryable: Texts = Setting([], _GLOBS, "Error types worth another attempt.")
-    permanent: Texts = Setting([], _GLOBS, "Error types that end the task at once.")
+    retryable: Texts = Setting([], _GLOBS)
+    """Error types worth another attempt."""
+    permanent: Texts = Setting([], _GLOBS)
+    """Error types that end the task at once."""
 
 
 @section
@@ -199,47 +177,41 @@ class Limits(Section):
     """Sizes, and how long tasks stay after their end."""
 
     max_payload_size: Setting[str | int, int] = Setting(
-        "1MiB", size(1, MAX_PAYLOAD_BYTES), "The largest payload of a submit."
+        "1MiB", kinds.size(1, limits.MAX_PAYLOAD_BYTES)
     )
-    task_ttl: Span = Setting(
-        "1d", duration(RETENTION_RANGE), "How long succeeded and cancelled tasks stay."
-    )
+    """The largest payload of a submit."""
+    task_ttl: Span = Setting("1d", kinds.duration(limits.RETENTION_RANGE))
+    """How long succeeded and cancelled tasks stay."""
     dead_ttl: Setting[str | timedelta, timedelta | None] = Setting(
-        "never",
-        duration_or(RETENTION_RANGE, {"never": None}),
-        "How long dead tasks stay; never means that they don't expire.",
+        "never", kinds.duration_or(limits.RETENTION_RANGE, {"never": None})
     )
-    max_redrives: Count = Setting(
-        10, whole(0, 10_000), "How often one task may be redriven without force."
-    )
+    """How long dead tasks stay; never means that they don't expire."""
+    max_redrives: Count = Setting(10, kinds.whole(0, 10_000))
+    """How often one task may be redriven without force."""
 
 
 @section
 class Dispatch(Section):
     """Who serves the queue, and how fast."""
 
-    host: Setting[Literal["auto", "sweeper", "worker", "any"] | Host, Host] = Setting(
-        "auto",
-        choice(Host),
-        "Which kind of host may serve it; auto is the sweeper when the queue has handlers, else a"
-        " worker.",
-    )
-    batch_size: Count = Setting(32, whole(*CLAIM_BATCH_RANGE), "Due tasks read at a time.")
-    poll_interval: Span = Setting(
-        "1s", duration(_POLL_RANGE), "How often a worker looks for due tasks."
-    )
-    concurrency: Count = Setting(8, whole(1, 1000), "Handlers running at once in one sweeper.")
-    max_sweepers: Count = Setting(10, whole(1, 1000), "Sweepers running at once.")
+    host: HostChoice = Setting("auto", kinds.choice(Host))
+    """Which kind of host may serve it; auto is the sweeper when the queue has handlers, else a
+    worker.
+    """
+    batch_size: Count = Setting(32, kinds.whole(*limits.CLAIM_BATCH_RANGE))
+    """Due tasks read at a time."""
+    poll_interval: Span = Setting("1s", kinds.duration(_POLL_RANGE))
+    """How often a worker looks for due tasks."""
+    concurrency: Count = Setting(8, kinds.whole(1, 1000))
+    """Handlers running at once in one sweeper."""
+    max_sweepers: Count = Setting(10, kinds.whole(1, 1000))
+    """Sweepers running at once."""
     rate_limit: Setting[str | tuple[int, timedelta], tuple[int, timedelta] | None] = Setting(
-        None,
-        rate_or("none"),
-        "Claims over all sweepers together; none lifts a limit that the defaults set.",
+        None, kinds.rate_or("none")
     )
-    burst: Setting[int, int | None] = Setting(
-        None,
-        whole(1, 1_000_000),
-        "Claims allowed at once after a pause; a second's worth of the rate_limit unless given.",
-    )
+    """Claims over all sweepers together; none lifts a limit that the defaults set."""
+    burst: Setting[int, int | None] = Setting(None, kinds.whole(1, 1_000_000))
+    """Claims allowed at once after a pause; a second's worth of the rate_limit unless given."""
 
     @property
     def claim_limit(self) -> RateLimit | None:
@@ -253,11 +225,7 @@ class Dispatch(Section):
     def resolved(self) -> "Dispatch":
         """With `burst` where there is a rate limit, and only there."""
         limit = self.claim_limit
-        return replace(
-            self,
-            rate_limit="none" if limit is None else self.rate_limit,
-            burst=None if limit is None else limit.burst,
-        )
+        return self.filled(rate_limit=self.rate_limit, burst=limit.burst if limit else None)
 
     def broken_relations(self) -> Iterator[tuple[str, str]]:
         """A burst is part of a rate limit."""
@@ -269,31 +237,24 @@ class Dispatch(Section):
 class QueueDefaults(Section):
     """What the queues of a file get unless they say otherwise."""
 
-    owner: OptionalText = Setting(
-        None, text("a team or person", MAX_SHORT_TEXT_BYTES), "Who is asked about the queue."
-    )
-    runbook: OptionalText = Setting(
-        None, text("a link", 1024), "What operators read when tasks die."
-    )
-    retry: Setting[Retry, Retry] = Setting(None, Part(Retry), "Attempts and waits.")
-    execution: Setting[Execution, Execution] = Setting(None, Part(Execution), "One attempt.")
-    classification: Setting[Classification, Classification] = Setting(
-        None, Part(Classification), "Errors that are final."
-    )
-    version_mismatch: Setting[
-        Literal["run-latest", "dead-letter"] | VersionMismatch, VersionMismatch
-    ] = Setting(
-        "run-latest",
-        choice(VersionMismatch),
-        "What happens to a task that is pinned to another version.",
-    )
-    limits: Setting[Limits, Limits] = Setting(None, Part(Limits), "Sizes and retention.")
-    dispatch: Setting[Dispatch, Dispatch] = Setting(None, Part(Dispatch), "Hosts and pace.")
-    index_shards: Count = Setting(
-        4,
-        whole(1, 100),
-        "Partitions of the queue in the index; one carries 250 tasks a second.",
-    )
+    owner: OptionalText = Setting(None, kinds.text("a team or person", limits.MAX_SHORT_TEXT_BYTES))
+    """Who is asked about the queue."""
+    runbook: OptionalText = Setting(None, kinds.text("a link", 1024))
+    """What operators read when tasks die."""
+    retry: Setting[Retry, Retry] = Setting(None, Part(Retry))
+    """Attempts and waits."""
+    execution: Setting[Execution, Execution] = Setting(None, Part(Execution))
+    """One attempt."""
+    classification: Setting[Classification, Classification] = Setting(None, Part(Classification))
+    """Errors that are final."""
+    version_mismatch: MismatchChoice = Setting("run-latest", kinds.choice(VersionMismatch))
+    """What happens to a task that is pinned to another version."""
+    limits: Setting[Limits, Limits] = Setting(None, Part(Limits))
+    """Sizes and retention."""
+    dispatch: Setting[Dispatch, Dispatch] = Setting(None, Part(Dispatch))
+    """Hosts and pace."""
+    index_shards: Count = Setting(4, kinds.whole(1, 100))
+    """Partitions of the queue in the index; one carries 250 tasks a second."""
 
 
 @section
@@ -301,25 +262,23 @@ class Queue(QueueDefaults):
     """One queue. The builder takes it for a file's defaults too, which have no handlers."""
 
     handlers: Setting[Mapping[str, HandlerTarget], Mapping[str, HandlerTarget]] = Setting(
-        {},
-        PartMap(name_of("a handler ref"), HandlerTarget),
-        "Where refs run that are not in the host's own registry.",
+        {}, PartMap(kinds.name_of("a handler ref"), HandlerTarget)
     )
+    """Where refs run that are not in the host's own registry."""
 
 
 @section
 class ConfigFile(Section):
     """A queue configuration file."""
 
-    config_version: Count = Setting(
-        CONFIG_VERSION, whole(CONFIG_VERSION, CONFIG_VERSION), "The version of this format."
-    )
-    defaults: Setting[QueueDefaults, QueueDefaults] = Setting(
-        None, Part(QueueDefaults), "What the file's queues get."
-    )
+    config_version: Count = Setting(CONFIG_VERSION, kinds.whole(CONFIG_VERSION, CONFIG_VERSION))
+    """The version of this format."""
+    defaults: Setting[QueueDefaults, QueueDefaults] = Setting(None, Part(QueueDefaults))
+    """What the file's queues get."""
     queues: Setting[Mapping[str, Queue], Mapping[str, Queue]] = Setting(
-        {}, PartMap(name_of("a queue name"), Queue), "The queues by name."
+        {}, PartMap(kinds.name_of("a queue name"), Queue)
     )
+    """The queues by name."""
 
 
 @section
@@ -340,6 +299,7 @@ class QueueSettings(Queue):
     shards_ever: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "shards_ever", max(self.shards_ever, self.index_shards))
 
     @property

@@ -3,7 +3,6 @@ a Lambda function and how to talk to it.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final, Literal
 
@@ -45,12 +44,14 @@ class OutcomeField(Section):
     success.
     """
 
-    field: str = required(
-        text("the name of a field of the answer", MAX_SHORT_TEXT_BYTES), "The answer's field."
-    )
-    success: Texts = Setting(None, _VALUES, "Values that mean success.")
-    retryable: Texts = Setting(None, _VALUES, "Values that mean a failure worth another attempt.")
-    permanent: Texts = Setting(None, _VALUES, "Values that mean a final failure.")
+    field: str = required(text("the name of a field of the answer", MAX_SHORT_TEXT_BYTES))
+    """The answer's field."""
+    success: Texts = Setting(None, _VALUES)
+    """Values that mean success."""
+    retryable: Texts = Setting(None, _VALUES)
+    """Values that mean a failure worth another attempt."""
+    permanent: Texts = Setting(None, _VALUES)
+    """Values that mean a final failure."""
 
     def broken_relations(self) -> Iterator[tuple[str, str]]:
         """A value on two lists."""
@@ -66,35 +67,34 @@ class HandlerTarget(Section):
     """The Lambda function that runs a handler ref."""
 
     function: str = required(
-        text("a Lambda function's name, name:alias or ARN", MAX_SHORT_TEXT_BYTES), "The function."
+        text("a Lambda function's name, name:alias or ARN", MAX_SHORT_TEXT_BYTES)
     )
+    """The function."""
     invocation: Setting[Literal["sync", "async"] | InvocationMode, InvocationMode] = Setting(
-        "sync",
-        choice(InvocationMode),
-        "Whether to wait for the answer (sync) or to hand the task over (async).",
+        "sync", choice(InvocationMode)
     )
+    """Whether to wait for the answer (sync) or to hand the task over (async)."""
     deliver: Setting[Literal["raw", "envelope"] | Deliver, Deliver] = Setting(
-        "raw",
-        choice(Deliver),
-        "raw sends the payload as the function's own event; envelope wraps it, and is the default"
-        " of async.",
+        "raw", choice(Deliver)
     )
+    """raw sends the payload as the function's own event; envelope wraps it, and is the default of
+    async.
+    """
     answer: Setting[Literal["plain", "http", "sqs"] | Answer, Answer] = Setting(
-        "plain", choice(Answer), "How the function reports failure; for raw alone."
+        "plain", choice(Answer)
     )
-    handler_version: OptionalText = Setting(
-        None,
-        text("a version", MAX_SHORT_TEXT_BYTES),
-        "Compared with the version that a task is pinned to.",
-    )
+    """How the function reports failure; for raw alone."""
+    handler_version: OptionalText = Setting(None, text("a version", MAX_SHORT_TEXT_BYTES))
+    """Compared with the version that a task is pinned to."""
     outcome: Setting[OutcomeField, OutcomeField | None] = Setting(
-        None, Part(OutcomeField, optional=True), "For plain answers that report failure in a field."
+        None, Part(OutcomeField, optional=True)
     )
+    """For plain answers that report failure in a field."""
 
     def resolved(self) -> "HandlerTarget":
         """With `deliver` of a hand-over, which is `envelope` unless given."""
         if self.invocation is InvocationMode.ASYNC and not self.is_given("deliver"):
-            return replace(self, deliver=Deliver.ENVELOPE)
+            return self.filled(deliver=Deliver.ENVELOPE)
         return self
 
     def to_plain(self) -> dict[str, Any]:
