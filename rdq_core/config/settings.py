@@ -87,8 +87,9 @@ class RateLimit:
 class Retry(Section):
     """How often a task is tried and how long it waits in between.
 
-    It says only the keys that it is given: the others come from the queue's configuration, and
-    without one from the built-in defaults, as which they also read.
+    Only the keys that are given are set. The others come from the queue's configuration, or else
+    from the built-in defaults, which is what they read as here. Durations are timedeltas or text
+    with a unit. A bad value is refused when a document is made or a task is defined with it.
     """
 
     max_attempts: Count = Setting(5, kinds.whole(*limits.MAX_ATTEMPTS_RANGE))

@@ -132,8 +132,8 @@ def redeclared(
     A deleted queue continues its revisions, without its override and its pause. Its writer may
     have read it as a new queue, at revision 0.
 
-    Raises ConfigConflict when the declared layer isn't at `expected_revision`: read it again. Raises
-    ConfigInvalid when the new layer is invalid by itself.
+    Raises ConfigConflict when the declared layer isn't at `expected_revision`: read it again.
+    Raises ConfigInvalid when the new layer is invalid by itself.
     """
     present = before or StoredQueue(queue=queue)
     if present.has_declared(declared, file_defaults) and not present.is_leaving:

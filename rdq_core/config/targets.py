@@ -45,7 +45,7 @@ class OutcomeField(Section):
     """
 
     field: str = required(text("the name of a field of the answer", MAX_SHORT_TEXT_BYTES))
-    """The answer's field."""
+    """The field of the answer that holds the outcome."""
     success: Texts = Setting(None, _VALUES)
     """Values that mean success."""
     retryable: Texts = Setting(None, _VALUES)
@@ -69,7 +69,7 @@ class HandlerTarget(Section):
     function: str = required(
         text("a Lambda function's name, name:alias or ARN", MAX_SHORT_TEXT_BYTES)
     )
-    """The function."""
+    """The function that gets the task."""
     invocation: Setting[Literal["sync", "async"] | InvocationMode, InvocationMode] = Setting(
         "sync", choice(InvocationMode)
     )

@@ -225,7 +225,7 @@ class QueueContract:
             1,
         )
         assert settings.retry.policy.initial == timedelta(seconds=30)
-        assert settings.retry.policy.maximum == timedelta(minutes=10)
+        assert settings.retry.policy.maximum == timedelta(hours=1)
         assert settings.execution.handler_timeout == timedelta(minutes=2)
         assert queues.settings("billing").execution.handler_timeout == timedelta(seconds=45)
 
