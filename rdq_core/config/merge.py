@@ -1,4 +1,4 @@
-"""Layers of plain configuration data, put on top of each other key by key.
+"""Layers of plain configuration data, merged key by key.
 
     override      what people set, with a reason
     declared      what a deploy says about the queue
@@ -6,7 +6,8 @@
     defaults      those of the file that declared the queue
     built in      the default of each key, in the table of settings
 
-Who stands higher wins, per key. Mappings merge, anything else is replaced whole, lists included.
+Per key, the highest layer that sets it wins. Mappings merge; anything
+else, lists included, is replaced as a whole.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ BUILT_IN: Final[Mapping[str, Any]] = defaults_of(Queue)
 
 
 def deep_merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """`below` with every key that `above` has, taken from `above`. Neither is changed."""
+    """`below`, with each key that `above` has taken from `above`. Changes neither."""
     merged = dict(below)
     for key, value in above.items():
         merged[key] = _on_top(merged.get(key), value)
@@ -53,19 +54,19 @@ def merged(
 
 def leaves(layer: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """Every value of a layer by its dotted path. An empty mapping is a value."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in layer.items():
-        found |= (
+        values |= (
             leaves(value, f"{path}{key}.")
             if isinstance(value, Mapping) and value
             else {f"{path}{key}": value}
         )
-    return found
+    return values
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """What differs between two layers: by dotted path, the value before and after. None where there
-    is none.
+    """What differs between two layers: by dotted path, the value before and after, None where it is
+    unset.
     """
     old, new = leaves(before), leaves(after)
     paths = [*old, *(path for path in new if path not in old)]
