@@ -70,9 +70,11 @@ check: lint ## The whole gate, as CI runs it
 	$(MAKE) --no-print-directory mutations
 	$(MAKE) --no-print-directory simulate
 
-reference: $(READY) ## Write anew what docs/ has of commands and requests
+reference: $(READY) ## Write the generated pages of docs/ anew
 	$(BIN)/python -m tests.docs.oncall_page
 	$(BIN)/python -m tests.docs.ops_reference
+	$(BIN)/python -m tests.docs.settings_reference
+	$(BIN)/python -m rdq_core.config.schema > docs/queues.schema.json.new && mv docs/queues.schema.json.new docs/queues.schema.json
 	COLUMNS=80 $(BIN)/python -m tests.docs.cli_reference > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
 
 lock: $(UV) ## Pin pyproject.toml's needs (ARGS=--upgrade: the newest)

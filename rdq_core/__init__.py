@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rdq_core.client.outbox import Outbox as Outbox
     from rdq_core.client.rdq import Rdq as Rdq
     from rdq_core.client.sqs_consumer import sqs_consumer as sqs_consumer
+    from rdq_core.config.settings import Retry as Retry
     from rdq_core.domain.attempt import Outcome as Outcome
     from rdq_core.domain.guarded import Deferred as Deferred
     from rdq_core.domain.guarded import Done as Done
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from rdq_core.engine.prepared import Why as Why
     from rdq_core.engine.submit import Receipt as Receipt
     from rdq_core.handlers.new_task import NewTask as NewTask
-    from rdq_core.handlers.policy import Retry as Retry
     from rdq_core.handlers.registry import Registry as Registry
     from rdq_core.handlers.results import TaskResult as TaskResult
     from rdq_core.handlers.typed import TaskDefinition as TaskDefinition
@@ -43,7 +43,7 @@ _HOME: Final = {
     "Rdq": "rdq_core.client.rdq",
     "Receipt": "rdq_core.engine.submit",
     "Registry": "rdq_core.handlers.registry",
-    "Retry": "rdq_core.handlers.policy",
+    "Retry": "rdq_core.config.settings",
     "RetryAfter": "rdq_core.domain.outcome",
     "Retryable": "rdq_core.domain.outcome",
     "Status": "rdq_core.domain.task",

@@ -12,7 +12,7 @@ from rdq_core.cli.options import read_input
 from rdq_core.cli.output import Output, counted
 from rdq_core.cli.queue import setting_text
 from rdq_core.config.document import Document, parse_document
-from rdq_core.config.refusals import THE_FILE
+from rdq_core.config.messages import THE_FILE
 from rdq_core.errors import ConfigInvalid
 from rdq_core.ops.queues import Change, checked
 from rdq_core.ops.views import listed

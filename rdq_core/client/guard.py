@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, ParamSpec, TypeVar
 
 from rdq_core.client.rdq import draft_of
-from rdq_core.config.settings import ClassificationRules
+from rdq_core.config.settings import Classification
 from rdq_core.domain import limits
 from rdq_core.domain.attempt import Attempt, Outcome
 from rdq_core.domain.backoff import BackoffPolicy, delay
@@ -186,7 +186,7 @@ class _GuardedCall:
         except StoreFailed:
             # The submit will fail as well and raise this error; until then the call may still
             # succeed in this process.
-            globs = ClassificationRules()
+            globs = Classification()
         except RdqError as refusal:
             raise refusal from error
         rules = Rules(classes=self._classes, permanent=globs.permanent, retryable=globs.retryable)

@@ -199,7 +199,7 @@ class _Delivered:
 def _settings_until(queue: str, time: timedelta) -> QueueSettings:
     settings = QueueSettings.from_plain({"queue": queue})
     return replace(
-        settings, execution=replace(settings.execution, handler_timeout=time, heartbeat_every=None)
+        settings, execution=replace(settings.execution, handler_timeout=time, heartbeat="off")
     )
 
 

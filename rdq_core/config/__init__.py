@@ -1,5 +1,5 @@
-"""Queue configuration: what a file may say, how layers merge, and the settings that come of it.
+"""Queue configuration: the table of settings, how layers of it merge, and what a file may contain.
 
-`units`, `settings`, `merge`, `effective` and `ladder` need nothing but the standard library. Only
-what reads people's files and requests, `document` and `checking`, loads pydantic and YAML.
+Only `reader`, which reads files, and `document`, which uses it, need more than the standard
+library: they load YAML.
 """

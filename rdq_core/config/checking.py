@@ -1,151 +1,141 @@
 """Untrusted configuration data to a layer in canonical spelling, or one refusal that a person can
 act on.
+
+The check walks the table of settings. A layer is partial: what a queue needs in all is checked on
+its merged layers, by `effective`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, get_args, get_origin
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
-from typing_extensions import get_type_hints, is_typeddict
-
-from rdq_core.config.accepted import REFUSED
-from rdq_core.config.refusals import THE_FILE, joined, refusal, unknown_key
-from rdq_core.config.schema import CONFIG_VERSION, DefaultsKeys, FileKeys, QueueKeys, adapter
+from rdq_core.config.kinds import TextList, ValueKind
+from rdq_core.config.messages import THE_FILE, joined, missing, refusal, unknown_key
+from rdq_core.config.sections import Kind, Part, PartMap, Section, keys_of
+from rdq_core.config.settings import CONFIG_VERSION, ConfigFile, Queue
 from rdq_core.errors import ConfigInvalid
 
 Path = tuple[str | int, ...]
 Lines = Mapping[Path, int]
 
-_BAD_KEY: Final = "[key]"
 _MOST_MENTIONED: Final = 5
+_VERSION: Final = "config_version"
 
 
 def check_queue(data: object, *, path: str, lines: Lines | None = None) -> dict[str, Any]:
-    """One queue's layer, declared or override, in canonical spelling; ConfigInvalid when something
-    isn't accepted.
+    """One queue's layer, declared or override, in canonical spelling. Raises ConfigInvalid when
+    something isn't accepted.
     """
-    return _check(QueueKeys, data, path, lines)
-
-
-def check_defaults(
-    data: object, *, path: str = "defaults", lines: Lines | None = None
-) -> dict[str, Any]:
-    """A file's `defaults` in canonical spelling, checked whether or not a queue uses them."""
-    return _check(DefaultsKeys, data, path, lines)
+    return _Check(path, lines).whole(Queue, data)
 
 
 def check_file(data: object, *, lines: Lines | None = None) -> dict[str, Any]:
-    """A whole file in canonical spelling. What a newer version says isn't looked at."""
+    """A whole file in canonical spelling. Of a file of a newer version only the version is read."""
+    check = _Check("", lines)
     if isinstance(data, dict):
-        _check_version(data.get("config_version"), lines or {})
-    return _check(FileKeys, data, "", lines)
+        check.version(data)
+    return check.whole(ConfigFile, data)
 
 
-def keys_below(keys: Any) -> list[str] | None:
-    """The keys that a part of the schema accepts, none for a single value; None where any name is
-    accepted.
-    """
-    return None if get_origin(keys) is dict else list(_hints(keys))
+def keys_below(kind: Kind[Any]) -> list[str] | None:
+    """The keys that may stand below a value of this kind; None where any name may."""
+    if isinstance(kind, PartMap):
+        return None
+    return list(keys_of(kind.section)) if isinstance(kind, Part) else []
 
 
-def held_by(keys: Any, step: str) -> Any:
-    """The part of the schema below a key."""
-    return _at(keys, (step,))
+def kind_below(kind: Kind[Any], step: str) -> Kind[Any]:
+    """The kind of what stands below a key or a name."""
+    if isinstance(kind, PartMap):
+        return Part(kind.section)
+    assert isinstance(kind, Part)  # noqa: S101 - nothing is below a value
+    return keys_of(kind.section)[step].kind
 
 
-def _hints(keys: Any) -> dict[str, Any]:
-    return get_type_hints(keys) if is_typeddict(keys) else {}
+class _Check:
+    """One walk over untrusted data, collecting refusals with where they stand."""
 
+    def __init__(self, root: str, lines: Lines | None) -> None:
+        self._root, self._lines = root, lines or {}
+        self._refusals: list[tuple[int, ConfigInvalid]] = []
 
-def _check_version(version: object, lines: Lines) -> None:
-    if isinstance(version, int) and not isinstance(version, bool) and version > CONFIG_VERSION:
-        accepted = f"{CONFIG_VERSION}, the newest that this rdq reads"
-        note = "upgrade rdq, or write the file in the older format"
-        raise refusal(
-            "config_version", version, accepted, note=note, line=lines.get(("config_version",))
-        )
+    def whole(self, section: type[Section], data: object) -> dict[str, Any]:
+        """The data in canonical spelling. Raises the refusal that stands first in the file, with a
+        hint at the others.
+        """
+        checked: dict[str, Any] = self._value(Part(section), data, ())
+        if not self._refusals:
+            return checked
+        first, *others = [each for _, each in sorted(self._refusals, key=lambda pair: pair[0])]
+        if others:
+            mentioned = "\n".join(f"  {other.message}" for other in others[:_MOST_MENTIONED])
+            first.hint = f"{len(others)} more to mend:\n{mentioned}"
+        raise first
 
+    def version(self, data: Mapping[str, Any]) -> None:
+        """Refuse a newer version at once, and ask for one that is missing."""
+        version, line = data.get(_VERSION), self._lines.get((_VERSION,))
+        if isinstance(version, int) and not isinstance(version, bool) and version > CONFIG_VERSION:
+            accepted = f"{CONFIG_VERSION}, the newest that this rdq reads"
+            note = "upgrade rdq, or write the file in the older format"
+            raise refusal(_VERSION, version, accepted, note=note, line=line)
+        if _VERSION not in data:
+            self._refusals.append((0, missing(_VERSION, str(CONFIG_VERSION))))
 
-def _check(keys: Any, data: object, path: str, lines: Lines | None) -> dict[str, Any]:
-    try:
-        checked: dict[str, Any] = adapter(keys).validate_python(data)
-    except ValidationError as error:
-        problems = error.errors(include_url=False)
-    else:
+    def _value(self, kind: Kind[Any], value: Any, at: Path) -> Any:
+        match kind:
+            case Part() if isinstance(value, dict):
+                return self._section(kind.section, value, at)
+            case PartMap() if isinstance(value, dict):
+                return self._named(kind, value, at)
+            case TextList() if isinstance(value, list):
+                return [self._value(kind.item, each, (*at, i)) for i, each in enumerate(value)]
+            case ValueKind():
+                return self._single(kind, value, at)
+            case _:
+                return self._refuse(at, value, kind.accepted)
+
+    def _single(self, kind: ValueKind[Any], value: object, at: Path) -> Any:
+        try:
+            return kind.check(value)
+        except ValueError as error:
+            return self._refuse(at, value, kind.accepted, kind.note(value, error))
+
+    def _section(self, section: type[Section], data: dict[Any, Any], at: Path) -> dict[str, Any]:
+        known = keys_of(section)
+        checked = {
+            key: self._value(setting.kind, data[key], (*at, key))
+            for key, setting in known.items()
+            if key in data
+        }
+        for key in (key for key in data if key not in known):
+            self._unknown(section, data[key], (*at, str(key)))
         return checked
-    raise _first(
-        [_explained(keys, problem, path, lines or {}) for problem in problems],
-        problems,
-        lines or {},
-    )
 
-
-def _first(
-    refusals: list[ConfigInvalid], problems: Sequence[ErrorDetails], lines: Lines
-) -> ConfigInvalid:
-    """The refusal that stands first in the file, with a hint at the others."""
-    order = sorted(range(len(refusals)), key=lambda index: lines.get(problems[index]["loc"], 0))
-    first, *others = [refusals[index] for index in order]
-    if others:
-        told = "\n".join(f"  {other.message}" for other in others[:_MOST_MENTIONED])
-        first.hint = f"{len(others)} more to mend:\n{told}"
-    return first
-
-
-def _explained(keys: Any, problem: ErrorDetails, path: str, lines: Lines) -> ConfigInvalid:
-    loc = problem["loc"]
-    if (
-        loc[-1:] == (_BAD_KEY,) and problem["type"] != "extra_forbidden"
-    ):  # else it is a key that is called like this
-        loc = loc[:-1]
-    where, value, line = joined(path, loc), problem["input"], lines.get(loc)
-    match problem["type"]:
-        case "extra_forbidden":
-            return _unknown(keys, loc, where, value, line)
-        case "missing":
-            return ConfigInvalid(where, f"is missing; accepted: {_told(keys, loc)}")
-        case kind if kind == REFUSED:
-            return refusal(
-                where, value, problem["ctx"]["accepted"], note=problem["ctx"]["note"], line=line
+    def _named(self, kind: PartMap[Any], data: dict[Any, Any], at: Path) -> dict[str, Any]:
+        part = Part(kind.section)
+        return {
+            self._single(kind.name, name, (*at, str(name))): self._value(
+                part, value, (*at, str(name))
             )
-        case _:
-            return refusal(where or THE_FILE, value, _told(keys, loc), line=line)
+            for name, value in data.items()
+        }
+
+    def _unknown(self, section: type[Section], value: object, at: Path) -> None:
+        key, above = str(at[-1]), str(at[-2]) if len(at) > 1 else ""
+        homes = [home for home in _homes(key) if home != above]
+        note = f"{key} belongs under {homes[0]}" if homes else ""
+        path, line = joined(self._root, at), self._lines.get(at)
+        self._keep(at, unknown_key(path, value, keys_of(section), note=note, line=line))
+
+    def _refuse(self, at: Path, value: object, accepted: str, note: str = "") -> None:
+        path, line = joined(self._root, at) or THE_FILE, self._lines.get(at)
+        self._keep(at, refusal(path, value, accepted, note=note, line=line))
+
+    def _keep(self, at: Path, refused: ConfigInvalid) -> None:
+        self._refusals.append((self._lines.get(at, 0), refused))
 
 
-def _unknown(keys: Any, loc: Path, where: str, value: object, line: int | None) -> ConfigInvalid:
-    key = str(loc[-1])
-    homes = [home for home in _homes(QueueKeys, key) if home != _section(loc)]
-    known = _hints(_at(keys, loc[:-1]))
-    note = f"{key} belongs under {homes[0]}" if homes else ""
-    return unknown_key(where, value, known, note=note, line=line)
-
-
-def _homes(keys: Any, key: str) -> Iterator[str]:
-    for section, held in _hints(keys).items():
-        if key in _hints(held):
-            yield section
-
-
-def _section(loc: Path) -> str:
-    return str(loc[-2]) if len(loc) > 1 else ""
-
-
-def _told(keys: Any, loc: Path) -> str:
-    """What is accepted where something of quite another shape was found."""
-    held = _at(keys, loc)
-    if loc == ("config_version",):
-        return str(CONFIG_VERSION)
-    if known := _hints(held):
-        return f"a mapping with the keys {', '.join(known)}"
-    if get_origin(held) is list:
-        return 'a list of text, such as ["*Timeout*"]'
-    return "a mapping from names to what they stand for"
-
-
-def _at(keys: Any, loc: Path) -> Any:
-    """What the schema holds at a path."""
-    held: Any = keys
-    for step in loc:
-        held = _hints(held).get(str(step)) or (get_args(held) or (None,))[-1]
-    return held
+def _homes(key: str) -> Iterator[str]:
+    for name, setting in keys_of(Queue).items():
+        if isinstance(setting.kind, Part) and key in keys_of(setting.kind.section):
+            yield name

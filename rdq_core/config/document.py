@@ -1,21 +1,21 @@
-"""What people hand in, a file or the KEY=VALUE of `queue set`, as validated layers."""
+"""Configuration from people, a file or the KEY=VALUE of `queue set`, as validated layers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rdq_core.config.checking import check_file, check_queue, held_by, keys_below
+from rdq_core.config.checking import check_file, check_queue, keys_below, kind_below
 from rdq_core.config.effective import effective
 from rdq_core.config.merge import deep_merge
+from rdq_core.config.messages import joined, shown, unknown_key
 from rdq_core.config.reader import read
-from rdq_core.config.refusals import joined, shown, unknown_key
-from rdq_core.config.schema import QueueKeys
-from rdq_core.config.settings import QueueSettings
+from rdq_core.config.sections import Kind, Part
+from rdq_core.config.settings import Queue, QueueSettings
 from rdq_core.errors import ConfigInvalid
 
-_FORM: Final = "KEY=VALUE, such as retry.max_attempts=8; an empty value takes the key out again"
+_FORM: Final = "KEY=VALUE, such as retry.max_attempts=8; an empty value removes the key"
 _LONGEST_KEY: Final = 512
-"""A handler's name and what stands around it."""
+"""The longest name of a handler with the keys around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,7 @@ def parse_document(text: str | bytes) -> Document:
 def document_of(
     data: object, *, lines: Mapping[tuple[str | int, ...], int] | None = None
 ) -> Document:
-    """The same of data that was already parsed, as a program or a CloudFormation resource hands it
-    in.
-    """
+    """The same for data that is parsed already: a program's or a CloudFormation resource's."""
     checked = check_file(data, lines=lines)
     document = Document(checked.get("defaults", {}), checked.get("queues", {}))
     QueueSettings.from_plain({**document.defaults, "queue": "defaults"}, path="defaults")
@@ -53,11 +51,11 @@ def document_of(
 
 
 def assign(layer: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """The layer with the KEY=VALUE texts applied in order, validated; an empty value takes its key
-    out.
+    """The layer with the KEY=VALUE texts applied in order; an empty value removes its key.
 
-    Values are read as in a file, so a list is `classification.permanent=[ValueError]`. Whether the
-    outcome gets along with the queue's other layers is for `effective` to say.
+    Values are read as in a file, so a list is `classification.permanent=[ValueError]`. The result
+    is validated by itself: its relations to the queue's other layers are checked by `effective`.
+    Raises ConfigInvalid naming the key.
     """
     changed = deep_merge({}, layer)
     for assignment in assignments:
@@ -77,8 +75,8 @@ def assign(layer: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, An
 
 
 def _validated(path: tuple[str, ...], text: str) -> Any:
-    """The value in canonical spelling, checked by itself: a refusal is the assignment's fault, not
-    the layer's.
+    """The value in canonical spelling, checked by itself: an error concerns the assignment, not the
+    layer.
     """
     value = check_queue(_with({}, path, _read(".".join(path), text)), path="")
     for step in path:
@@ -101,12 +99,12 @@ def _steps(key: str, value: str) -> tuple[str, ...]:
         if first == "handlers" and rest
         else tuple(key.split("."))
     )
-    keys: Any = QueueKeys
+    kind: Kind[Any] = Part(Queue)
     for step in path:
-        known = keys_below(keys)
+        known = keys_below(kind)
         if known is not None and step not in known:
             raise unknown_key(key, value, known)
-        keys = held_by(keys, step)
+        kind = kind_below(kind, step)
     return path
 
 

@@ -1,8 +1,8 @@
-"""The settings that a queue's layers come to.
+"""A queue's effective settings, merged from its layers.
 
-The layers were validated when they were written; what is checked here is how they get along,
-because each of two valid layers may break the other. Only the standard library is needed, so
-sweepers do it at claim time.
+The layers were validated when they were written. The relations between keys are checked here,
+because two valid layers may contradict each other. Only the standard library is needed, so that
+sweepers can do it at claim time.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def effective(
     """The queue's settings: override over declared over definition over the file's defaults over
     what is built in.
 
-    Raises ConfigInvalid when the layers contradict each other. At claim time, fall back on the
-    declared layer alone.
+    Raises ConfigInvalid when the layers contradict each other. At claim time, use the declared
+    layer alone then.
     """
     return QueueSettings.from_plain(merged(queue, declared, file_defaults, override, definition))

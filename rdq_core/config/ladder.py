@@ -1,9 +1,9 @@
-"""The whole ladder of a queue's retries: when each attempt comes, and when a task that always fails
-dies.
+"""The schedule of a queue's retries: when each attempt starts, and when a task that always fails is
+dead.
 
-Offsets count from the submit of a task that is due at once. Attempts are taken to fail in no time;
-`dies_at_worst` adds that each one runs into the handler's timeout. Waiting for a sweeper, a limit
-or a handler's `RetryAfter` comes on top.
+Offsets count from the submit of a task that is due at once. Attempts are assumed to fail
+immediately; `dies_at_worst` assumes that each one runs into the handler's timeout. Waits for a
+sweeper, a limit or a handler's `RetryAfter` are not included.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,8 @@ from rdq_core.domain.backoff import BackoffPolicy, delay
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
-    """One attempt of a fresh budget and how long after the submit it starts.
-
-    With every wait at its shortest, at its length without jitter, and at its longest.
+    """One attempt of a fresh budget and how long after the submit it starts: with every wait at its
+    shortest, without jitter, and at its longest.
     """
 
     attempt: int
@@ -28,20 +27,20 @@ class Rung:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ladder:
-    """Every attempt in order. A task that fails the last one is dead: there is no further wait."""
+    """Every attempt in order. A task that fails the last one is dead at once."""
 
     rungs: tuple[Rung, ...]
     dies_at_worst: timedelta
 
     @property
     def last(self) -> Rung:
-        """The attempt with which a task dies, and so when it dies when attempts take no time."""
+        """The last attempt: when it starts, a task dies whose attempts fail immediately."""
         return self.rungs[-1]
 
 
 def ladder(settings: QueueSettings) -> Ladder:
-    """The ladder of a queue, as an operator sees it before deciding."""
-    attempts, policy = settings.retry.max_attempts, settings.retry.backoff
+    """The ladder of a queue with these settings."""
+    attempts, policy = settings.retry.max_attempts, settings.retry.policy
     rungs = [Rung(attempt=1, earliest=timedelta(0), middle=timedelta(0), latest=timedelta(0))]
     for failures in range(1, attempts):
         rungs.append(_after(rungs[-1], policy, failures))

@@ -1,22 +1,27 @@
-"""Layers of plain configuration data, put on top of each other key by key.
+"""Layers of plain configuration data, merged key by key.
 
     override      what people set, with a reason
     declared      what a deploy says about the queue
     definition    what the typed handler was defined with, where the host knows it
-    defaults      of the file that declared the queue
-    built in      what rdq does when nobody says anything
+    defaults      those of the file that declared the queue
+    built in      the default of each key, in the table of settings
 
-Who stands higher wins, per key. Mappings merge, anything else is replaced whole, lists included.
+Per key, the highest layer that sets it wins. Mappings merge; anything
+else, lists included, is replaced as a whole.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-from rdq_core.config.built_in import BUILT_IN
+from rdq_core.config.sections import defaults_of
+from rdq_core.config.settings import Queue
+
+BUILT_IN: Final[Mapping[str, Any]] = defaults_of(Queue)
+"""What a queue gets that says nothing: the lowest layer, in the shape of a file's `defaults`."""
 
 
 def deep_merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """`below` with every key that `above` has, taken from `above`. Neither is changed."""
+    """`below`, with each key that `above` has taken from `above`. Changes neither."""
     merged = dict(below)
     for key, value in above.items():
         merged[key] = _on_top(merged.get(key), value)
@@ -36,42 +41,32 @@ def merged(
     override: Mapping[str, Any] | None = None,
     definition: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """One queue's layers as plain data: what is kept beside the layers for readers that don't
-    merge.
+    """One queue's layers as plain data, kept beside the layers for readers that don't merge.
 
-    Its mappings are the caller's own.
+    Changing the result changes none of the layers.
     """
-    layers = (file_defaults, _whole_retry(definition or {}), declared, override or {})
+    layers = (file_defaults, definition or {}, declared, override or {})
     result = deep_merge({}, BUILT_IN)
     for layer in layers:
         result = deep_merge(result, layer)
     return result | {"queue": queue}
 
 
-def _whole_retry(definition: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A definition that gives `retry` gives all of it: no file's defaults shine through; jitter is
-    0 unless said.
-    """
-    if "retry" not in definition:
-        return definition
-    return {**definition, "retry": {**BUILT_IN["retry"], "jitter": 0.0, **definition["retry"]}}
-
-
 def leaves(layer: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """Every value of a layer by its dotted path. An empty mapping is a value."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in layer.items():
-        found |= (
+        values |= (
             leaves(value, f"{path}{key}.")
             if isinstance(value, Mapping) and value
             else {f"{path}{key}": value}
         )
-    return found
+    return values
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """What differs between two layers: by dotted path, the value before and after. None where there
-    is none.
+    """What differs between two layers: by dotted path, the value before and after, None where it is
+    unset.
     """
     old, new = leaves(before), leaves(after)
     paths = [*old, *(path for path in new if path not in old)]

@@ -1,9 +1,9 @@
-"""Strict YAML, and JSON with it, to plain data that remembers how it was written.
+"""Strict YAML, which includes JSON, as plain data with the line of each value.
 
-Only what JSON calls a number is one; what YAML alone takes for a number, a boolean or a date stays
-text that is marked, so that it can be refused where text is meant and read where a word is. Size,
-depth and the number of values are bounded while reading, aliases counted with all that they stand
-for.
+Only a JSON number is a number. What YAML alone reads as a number, a boolean or a date stays text,
+marked as `Unquoted`: it is refused where text is expected, and accepted where it is a known word
+(`off`). Size, depth and the number of values are bounded while reading; an alias counts with all
+the values that it stands for.
 """
 
 import re
@@ -25,7 +25,7 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from rdq_core.config.refusals import THE_FILE, Unquoted, WrittenFloat, joined, shown
+from rdq_core.config.messages import THE_FILE, Unquoted, WrittenFloat, joined, shown
 from rdq_core.errors import ConfigInvalid
 
 MOST_BYTES: Final = 1024 * 1024
@@ -58,16 +58,14 @@ Path = tuple[str | int, ...]
 
 @dataclass(slots=True)
 class Reading:
-    """The data of one document, and on which line each path stands."""
+    """The data of one document, and the line of each path."""
 
     data: Any
     lines: dict[Path, int] = field(default_factory=dict)
 
 
 def read(text: str | bytes) -> Reading:
-    """The document's data. ConfigInvalid, with the line, for whatever is not exactly one plain
-    document.
-    """
+    """The document's data. Raises ConfigInvalid with the line unless it is one plain document."""
     decoded = _decoded(text)
     try:
         return _Builder(
@@ -96,9 +94,7 @@ def _is_json(text: str) -> bool:
 
 
 def _json_as_yaml(text: str) -> str:
-    r"""JSON is YAML but for two things: it may be indented by tabs, and writes astral characters as
-    `\ud83d\ude00`.
-    """
+    r"""JSON as YAML: tabs become spaces, surrogate pairs (`\ud83d\ude00`) characters."""
     return _ESCAPE.sub(_joined_surrogates, text.replace("\t", "  "))
 
 
@@ -117,8 +113,8 @@ def _not_yaml(error: yaml.YAMLError) -> ConfigInvalid:
 
 
 class _Builder:
-    """Data from parser events. PyYAML's own constructor recurses without bound and lets the last
-    duplicate win.
+    """Data from parser events: PyYAML's own constructor recurses without bound, and of duplicate
+    keys it keeps the last.
     """
 
     def __init__(self, events: Iterator[Event]) -> None:
@@ -207,8 +203,9 @@ class _Builder:
 
     def _alias(self, event: AliasEvent, path: Path) -> Any:
         if event.anchor not in self._anchors:
-            note = f'*{event.anchor} is an alias to YAML, and nothing has this name; quote text: "*{event.anchor}"'
-            raise _refused(path, event, note)
+            alias = f"*{event.anchor}"
+            note = f'nothing has this name; quote text: "{alias}"'
+            raise _refused(path, event, f"{alias} is an alias to YAML, and {note}")
         value, values = self._anchors[event.anchor]
         self._count(values, event, path)
         return value
@@ -240,9 +237,7 @@ def _scalar(event: ScalarEvent) -> Any:
 
 
 def _reading(text: str) -> str | None:
-    """What a YAML reader, of either version, takes this unquoted text for; None when all agree that
-    it is text.
-    """
+    """What YAML 1.1 or 1.2 reads this unquoted text as; None when it is text in both."""
     if text in _BOOLEAN_IN_YAML_1_1:
         return "a boolean"
     if _OCTAL_IN_YAML_1_2.fullmatch(text):

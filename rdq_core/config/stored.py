@@ -1,9 +1,7 @@
-"""A queue's configuration as it is stored: its layers, who wrote them when, and what no deploy may
-undo.
+"""A queue's configuration as it is stored: its layers, who wrote them when, and its state.
 
 Each layer has a revision of its own, from 1 on. The invariant: a layer only changes under the
-revision that its writer has read, what nobody meant to change stays, and `shards_ever` never goes
-down.
+revision that its writer has read, a write changes nothing else, and `shards_ever` never decreases.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +11,7 @@ from typing import Any, Final
 
 from rdq_core.config.effective import effective
 from rdq_core.config.merge import changes
-from rdq_core.config.refusals import did_you_mean, shown
+from rdq_core.config.messages import did_you_mean, shown
 from rdq_core.config.settings import QueueSettings
 from rdq_core.domain.limits import MAX_NAME_BYTES
 from rdq_core.domain.times import format_time
@@ -22,13 +20,14 @@ from rdq_core.errors import ConfigConflict, ConfigInvalid, QueueNotFound
 _READ_AGAIN: Final = (
     "read the queue's configuration again, compare, and apply what you want to keep"
 )
-_MOST_TOLD: Final = 5
+_MOST_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """What people set on top of what is declared: why, and until when. `expires_at` None means
-    until they undo it.
+    """What people set on top of what is declared: why, and until when.
+
+    `expires_at` None means until they undo it.
     """
 
     layer: Mapping[str, Any]
@@ -36,25 +35,24 @@ class Override:
     expires_at: datetime | None = None
 
     def is_over(self, now: datetime) -> bool:
-        """Whether its time has run out."""
+        """Whether it has expired."""
         return self.expires_at is not None and self.expires_at <= now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredQueue:
-    """One queue's layers. `revision` counts writes of the declared layer, `override_revision` those
-    of the override.
+    """One queue's layers and state.
 
+    `revision` counts writes of the declared layer, `override_revision` those of the override.
     `file_defaults` are those of the file that declared the queue. `paused_at` is None unless the
     queue is paused. `shards_ever` is the most `index_shards` that any layer has asked for.
 
-    `deleting_at` is when the queue began to refuse submits, None for one that takes them.
-    `deleted_at` is when it was found empty for good: what is left is a tombstone, which keeps its
-    layers for a task that turns up after all. `looked_at` is when somebody last looked for tasks in
-    what is on its way out.
+    `deleting_at` is when the queue began to refuse submits, None while it takes them. `deleted_at`
+    is when the delete was completed: what is left is a tombstone, which keeps the layers in case a
+    task is found in the queue later. `looked_at` is when a sweep last looked for such tasks.
 
-    `owners` are the resources of templates that declare the queue, the first of which has made it;
-    empty for one that people have made, which no template deletes.
+    `owners` are the template resources that declare the queue, the first of which created it. A
+    queue without owners was created by people, and no template deletes it.
     """
 
     queue: str
@@ -82,11 +80,11 @@ class StoredQueue:
         return self.deleted_at is not None
 
     def settings(self, now: datetime, definition: Mapping[str, Any] | None = None) -> QueueSettings:
-        """What is in force now. An override that doesn't get along with what is declared is
-        suspended: it is left out.
+        """The settings in effect now. An override that contradicts what is declared is suspended:
+        it is left out.
 
         `definition` is the layer of a typed task's own options, below what is declared. Raises
-        ConfigInvalid when what is declared makes no sense by itself, or not with the definition.
+        ConfigInvalid when the declared layer is invalid, by itself or with the definition.
         """
         override = None if self.override is None or self.override.is_over(now) else self.override
         suspended = override is not None and self.is_override_suspended()
@@ -128,31 +126,28 @@ def redeclared(
     *,
     expected_revision: int,
 ) -> StoredQueue:
-    """The queue after a deploy; `before` itself when it says so already. One that was on its way
-    out is back.
+    """The queue after a deploy; `before` itself when it declares the same. A queue that was being
+    deleted, or is deleted, is in use again.
 
-    Revisions go on where a deleted queue's ended, and its override and pause are gone; whoever
-    declares it anew may know it as new, that is at revision 0.
+    A deleted queue continues its revisions, without its override and its pause. Its writer may
+    have read it as a new queue, at revision 0.
 
-    Raises ConfigConflict when the declared layer isn't at `expected_revision`, and ConfigInvalid
-    when the new one makes no sense by itself.
+    Raises ConfigConflict when the declared layer isn't at `expected_revision`: read it again.
+    Raises ConfigInvalid when the new layer is invalid by itself.
     """
     present = before or StoredQueue(queue=queue)
     if present.has_declared(declared, file_defaults) and not present.is_leaving:
         return present
     if not (present.is_deleted and expected_revision == 0):
-        theirs = {**present.declared, "defaults": present.file_defaults}
-        _require(
+        _require_revision(
             queue,
             "declared",
-            present.revision,
-            expected_revision,
-            theirs,
-            {**declared, "defaults": file_defaults},
+            (present.revision, {**present.declared, "defaults": present.file_defaults}),
+            (expected_revision, {**declared, "defaults": file_defaults}),
         )
     shards = effective(queue, declared, file_defaults).index_shards
-    kept = _forgotten(present) if present.is_deleted else present
-    return _counted(
+    kept = _without_override(present) if present.is_deleted else present
+    return _with_shards(
         replace(
             kept,
             declared=declared,
@@ -168,8 +163,8 @@ def redeclared(
 
 
 def owned(before: StoredQueue, owners: tuple[str, ...]) -> StoredQueue:
-    """The queue with other owners: a version of its own, so that of two who add themselves neither
-    is lost.
+    """The queue with other owners, at a new revision: of two templates that add themselves at the
+    same time, one gets a conflict and neither is lost.
     """
     return (
         before
@@ -178,10 +173,8 @@ def owned(before: StoredQueue, owners: tuple[str, ...]) -> StoredQueue:
     )
 
 
-def _forgotten(deleted: StoredQueue) -> StoredQueue:
-    """Without what people had set on the queue that was deleted: it says nothing about the one that
-    is made anew.
-    """
+def _without_override(deleted: StoredQueue) -> StoredQueue:
+    """A deleted queue without what people had set on it, which doesn't concern its successor."""
     revision = deleted.override_revision + (deleted.override is not None)
     return replace(
         deleted, override=None, override_revision=revision, paused_at=None, pause_reason=None
@@ -191,26 +184,28 @@ def _forgotten(deleted: StoredQueue) -> StoredQueue:
 def overridden(
     before: StoredQueue, override: Override | None, *, expected_revision: int
 ) -> StoredQueue:
-    """The queue under another override; None takes it away.
+    """The queue under another override; None removes it.
 
-    Raises ConfigConflict when the override isn't at `expected_revision`, and ConfigInvalid when it
-    contradicts what is declared, or when that makes no sense by itself: what is left when the
-    override ends must be valid too.
+    Raises ConfigConflict when the override isn't at `expected_revision`: read it again. Raises
+    ConfigInvalid when the override contradicts what is declared, or when the declared layer is
+    invalid by itself, because it must be valid when the override ends.
     """
     if override == before.override:
         return before
     layer: Mapping[str, Any] = override.layer if override else {}
-    theirs = before.override.layer if before.override else {}
-    _require(before.queue, "override", before.override_revision, expected_revision, theirs, layer)
+    stored = before.override.layer if before.override else {}
+    _require_revision(
+        before.queue, "override", (before.override_revision, stored), (expected_revision, layer)
+    )
     effective(before.queue, before.declared, before.file_defaults)
     shards = effective(before.queue, before.declared, before.file_defaults, layer).index_shards
-    return _counted(
+    return _with_shards(
         replace(before, override=override, override_revision=before.override_revision + 1), shards
     )
 
 
 def deleted_queue(tombstone: StoredQueue) -> QueueNotFound:
-    """The refusal of a queue of which only a tombstone is left."""
+    """The error for a deleted queue."""
     when = format_time(tombstone.deleted_at) if tombstone.deleted_at else "?"
     return QueueNotFound(
         f"queue {tombstone.queue!r} was deleted at {when}",
@@ -219,7 +214,7 @@ def deleted_queue(tombstone: StoredQueue) -> QueueNotFound:
 
 
 def leaving_queue(queue: str) -> QueueNotFound:
-    """The refusal of a submit to a queue that is being deleted."""
+    """The error for a submit to a queue that is being deleted."""
     return QueueNotFound(
         f"queue {queue!r} is being deleted and takes no new tasks",
         hint="to keep it, apply its configuration again: rdq queue apply FILE",
@@ -227,35 +222,40 @@ def leaving_queue(queue: str) -> QueueNotFound:
 
 
 def unknown_queue(queue: str, known: Iterable[str]) -> QueueNotFound:
-    """The refusal of a queue that isn't configured, with the nearest one that is."""
+    """The error for a queue that isn't configured, with the nearest one that is."""
     hint = did_you_mean(queue, known) or "apply its configuration first: rdq queue apply FILE"
     return QueueNotFound(f"queue {queue[:MAX_NAME_BYTES]!r} is not configured", hint=hint)
 
 
-def _counted(queue: StoredQueue, shards: int) -> StoredQueue:
+def _with_shards(queue: StoredQueue, shards: int) -> StoredQueue:
     return replace(queue, shards_ever=max(queue.shards_ever, shards))
 
 
-def _require(
+def _require_revision(
     queue: str,
     layer: str,
-    present: int,
-    expected: int,
-    theirs: Mapping[str, Any],
-    yours: Mapping[str, Any],
+    stored: tuple[int, Mapping[str, Any]],
+    yours: tuple[int, Mapping[str, Any]],
 ) -> None:
-    if present != expected:
+    """Raise ConfigConflict, showing both versions, unless the stored revision is the one read."""
+    if stored[0] != yours[0]:
         raise ConfigConflict(
-            f"queue {queue}: the {layer} configuration is at revision {present}, and you have read revision {expected}",
-            hint=f"{_told(theirs, yours)}{_READ_AGAIN}",
+            f"queue {queue}: the {layer} configuration is at revision {stored[0]},"
+            f" and you have read revision {yours[0]}",
+            hint=f"{_differences(stored[1], yours[1])}{_READ_AGAIN}",
         )
 
 
-def _told(theirs: Mapping[str, Any], yours: Mapping[str, Any]) -> str:
+def _differences(stored: Mapping[str, Any], yours: Mapping[str, Any]) -> str:
     """Both versions, key by key."""
-    told = [
-        f"{key} is {'unset' if there is None else shown(there)}, yours {'unset' if here is None else shown(here)}"
-        for key, (there, here) in changes(theirs, yours).items()
+    differences = [
+        f"{key} is {_shown_or_unset(there)}, yours {_shown_or_unset(here)}"
+        for key, (there, here) in changes(stored, yours).items()
     ]
-    more = f" and {len(told) - _MOST_TOLD} more keys" if len(told) > _MOST_TOLD else ""
-    return f"{', '.join(told[:_MOST_TOLD])}{more}; " if told else ""
+    left_out = len(differences) - _MOST_SHOWN
+    more = f" and {left_out} more keys" if left_out > 0 else ""
+    return f"{', '.join(differences[:_MOST_SHOWN])}{more}; " if differences else ""
+
+
+def _shown_or_unset(value: object) -> str:
+    return "unset" if value is None else shown(value)

@@ -1,15 +1,22 @@
-"""Where a handler ref runs when the host's own registry doesn't know it: a Lambda function and how
-to talk to it.
+"""The table of settings, handlers: where a handler ref runs that is not in the host's own registry,
+a Lambda function and how to talk to it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final, Literal
 
-from rdq_core.config.plain import Plain
+from rdq_core.config.kinds import TextList, choice, text
+from rdq_core.config.sections import Part, Section, Setting, required, section
+from rdq_core.domain.limits import MAX_SHORT_TEXT_BYTES
+
+_VALUES: Final = TextList(text("a value of the answer's field", MAX_SHORT_TEXT_BYTES))
+
+Texts = Setting[Sequence[str], tuple[str, ...]]
+OptionalText = Setting[str, str | None]
 
 
-class Invocation(StrEnum):
+class InvocationMode(StrEnum):
     """Whether the sweep waits for the answer, or hands the claim over to the function."""
 
     SYNC = "sync"
@@ -24,118 +31,89 @@ class Deliver(StrEnum):
 
 
 class Answer(StrEnum):
-    """How a function that gets raw payloads tells failure, when it doesn't raise."""
+    """How a function that gets raw payloads reports failure, when it doesn't raise."""
 
     PLAIN = "plain"
     HTTP = "http"
     SQS = "sqs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutcomeField:
-    """Plain answers that tell their outcome in a field. A value on none of the lists is retryable,
-    never success.
+@section
+class OutcomeField(Section):
+    """Answers that report their outcome in a field. A value on no list is retryable, never
+    success.
     """
 
-    field: str
-    success: tuple[str, ...] = ()
-    retryable: tuple[str, ...] = ()
-    permanent: tuple[str, ...] = ()
+    field: str = required(text("the name of a field of the answer", MAX_SHORT_TEXT_BYTES))
+    """The field of the answer that holds the outcome."""
+    success: Texts = Setting(None, _VALUES)
+    """Values that mean success."""
+    retryable: Texts = Setting(None, _VALUES)
+    """Values that mean a failure worth another attempt."""
+    permanent: Texts = Setting(None, _VALUES)
+    """Values that mean a final failure."""
+
+    def broken_relations(self) -> Iterator[tuple[str, str]]:
+        """A value on two lists."""
+        seen: dict[str, str] = {}
+        for name in ("success", "retryable", "permanent"):
+            for value in getattr(self, name):
+                if (first := seen.setdefault(value, name)) != name:
+                    yield name, f"each value on one list only; {value!r} is on {first} as well"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandlerTarget:
-    """A function for one handler ref. `answer` is for raw deliveries alone, `outcome` is read for
-    plain answers alone.
+@section
+class HandlerTarget(Section):
+    """The Lambda function that runs a handler ref."""
 
-    `deliver` is `raw` unless said, or `envelope` for a hand-over, which can't be raw: it carries
-    only a reference.
+    function: str = required(
+        text("a Lambda function's name, name:alias or ARN", MAX_SHORT_TEXT_BYTES)
+    )
+    """The function that gets the task."""
+    invocation: Setting[Literal["sync", "async"] | InvocationMode, InvocationMode] = Setting(
+        "sync", choice(InvocationMode)
+    )
+    """Whether to wait for the answer (sync) or to hand the task over (async)."""
+    deliver: Setting[Literal["raw", "envelope"] | Deliver, Deliver] = Setting(
+        "raw", choice(Deliver)
+    )
+    """raw sends the payload as the function's own event; envelope wraps it, and is the default of
+    async.
     """
+    answer: Setting[Literal["plain", "http", "sqs"] | Answer, Answer] = Setting(
+        "plain", choice(Answer)
+    )
+    """How the function reports failure; for raw alone."""
+    handler_version: OptionalText = Setting(None, text("a version", MAX_SHORT_TEXT_BYTES))
+    """Compared with the version that a task is pinned to."""
+    outcome: Setting[OutcomeField, OutcomeField | None] = Setting(
+        None, Part(OutcomeField, optional=True)
+    )
+    """For plain answers that report failure in a field."""
 
-    function: str
-    invocation: Invocation = Invocation.SYNC
-    deliver: Deliver = Deliver.RAW
-    answer: Answer = Answer.PLAIN
-    handler_version: str | None = None
-    outcome: OutcomeField | None = None
-
-    @classmethod
-    def from_plain(cls, plain: Plain) -> "HandlerTarget":
-        """The target that a `handlers` entry describes, its relations checked; ConfigInvalid when
-        it makes no sense.
-        """
-        invocation = plain.choice("invocation", Invocation, Invocation.SYNC)
-        usual = Deliver.ENVELOPE if invocation is Invocation.ASYNC else Deliver.RAW
-        target = cls(
-            function=plain.text("function"),
-            invocation=invocation,
-            deliver=plain.choice("deliver", Deliver, usual),
-            answer=plain.choice("answer", Answer, Answer.PLAIN),
-            handler_version=plain.optional_text("handler_version"),
-            outcome=_outcome(plain.section("outcome")) if plain.has("outcome") else None,
-        )
-        _check_relations(plain, target)
-        return target
+    def resolved(self) -> "HandlerTarget":
+        """With `deliver` of a hand-over, which is `envelope` unless given."""
+        if self.invocation is InvocationMode.ASYNC and not self.is_given("deliver"):
+            return self.filled(deliver=Deliver.ENVELOPE)
+        return self
 
     def to_plain(self) -> dict[str, Any]:
-        """The entry that describes this target, leaving out what it doesn't have."""
-        plain: dict[str, Any] = {
-            "function": self.function,
-            "invocation": str(self.invocation),
-            "deliver": str(self.deliver),
-        }
-        if self.deliver is Deliver.RAW:
-            plain["answer"] = str(self.answer)
-        if self.handler_version is not None:
-            plain["handler_version"] = self.handler_version
-        if self.outcome is not None:
-            plain["outcome"] = _plain_outcome(self.outcome)
+        """The entry that describes this target; an envelope has no `answer`."""
+        plain = super().to_plain()
+        if self.deliver is Deliver.ENVELOPE:
+            del plain["answer"]
         return plain
 
-
-def _outcome(plain: Plain) -> OutcomeField:
-    return OutcomeField(
-        field=plain.text("field"),
-        success=plain.texts("success"),
-        retryable=plain.texts("retryable"),
-        permanent=plain.texts("permanent"),
-    )
-
-
-def _plain_outcome(outcome: OutcomeField) -> dict[str, Any]:
-    lists = {
-        "success": outcome.success,
-        "retryable": outcome.retryable,
-        "permanent": outcome.permanent,
-    }
-    return {"field": outcome.field} | {
-        name: list(values) for name, values in lists.items() if values
-    }
-
-
-def _check_relations(plain: Plain, target: HandlerTarget) -> None:
-    if target.invocation is Invocation.ASYNC and target.deliver is Deliver.RAW:
-        raise plain.refuse(
-            "deliver", "envelope, because an async hand-over sends only a reference to the task"
-        )
-    if plain.has("answer") and target.deliver is not Deliver.RAW:
-        raise plain.refuse(
-            "answer", "no answer at all with deliver envelope, which states its outcome itself"
-        )
-    if target.outcome is None:
-        return
-    if target.deliver is not Deliver.RAW:
-        raise plain.refuse(
-            "outcome", "no outcome at all with deliver envelope, which states its outcome itself"
-        )
-    _check_distinct(plain.section("outcome"), target.outcome)
-
-
-def _check_distinct(plain: Plain, outcome: OutcomeField) -> None:
-    seen: dict[str, str] = {}
-    for name in ("success", "retryable", "permanent"):
-        for value in getattr(outcome, name):
-            if seen.setdefault(value, name) != name:
-                raise plain.refuse(
-                    name, f"each value on one list only; {value!r} is on {seen[value]} as well"
-                )
+    def broken_relations(self) -> Iterator[tuple[str, str]]:
+        """A hand-over delivers an envelope, and an envelope's answer states its outcome itself."""
+        is_async = self.invocation is InvocationMode.ASYNC
+        if is_async and self.is_given("deliver") and self.deliver is Deliver.RAW:
+            yield (
+                "deliver",
+                "envelope, because an async hand-over sends only a reference to the task",
+            )
+        if self.deliver is Deliver.RAW and not is_async:
+            return
+        for key in ("answer", "outcome"):
+            if self.is_given(key):
+                yield key, f"no {key} at all with deliver envelope, which states its outcome itself"

@@ -84,7 +84,7 @@ class Admission:
         now = self._clock.now()
         if self._no_token_until is not None and now < self._no_token_until:
             return None
-        limit = settings.dispatch.rate_limit
+        limit = settings.dispatch.claim_limit
         while True:
             with self._lock:
                 candidate = self._first_in_line.popleft() if self._first_in_line else None

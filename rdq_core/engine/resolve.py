@@ -144,7 +144,7 @@ class Resolver:
     ) -> Resolution:
         now = attempt.finished_at or self._clock.now()
         failures, jitter = claim.task.attempt_count + 1, self._jitter.fraction()
-        policy = settings.retry.backoff
+        policy = settings.retry.policy
         wait = (
             delay(policy, failures, jitter)
             if classified.not_before is None

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from rdq_core.config.settings import QueueSettings
-from rdq_core.config.targets import HandlerTarget, Invocation
+from rdq_core.config.targets import HandlerTarget, InvocationMode
 from rdq_core.domain.attempt import Code, Outcome
 from rdq_core.domain.backoff import BackoffPolicy
 from rdq_core.domain.lease import Claim
@@ -70,7 +70,7 @@ class Router:
     def hands_over(self, ref: str, settings: QueueSettings) -> bool:
         """Whether the ref's function adopts and settles the claim itself."""
         target = self.target(ref, settings)
-        return target is not None and target.invocation is Invocation.ASYNC
+        return target is not None and target.invocation is InvocationMode.ASYNC
 
     def version(self, ref: str, settings: QueueSettings) -> str | None:
         """The version that the queue declares for the ref's function."""

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final, TypedDict
 
-from rdq_core.config.refusals import did_you_mean
+from rdq_core.config.messages import did_you_mean
 from rdq_core.config.settings import QueueSettings
 from rdq_core.config.stored import leaving_queue
 from rdq_core.domain import ids, limits

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
-from rdq_core.config.refusals import did_you_mean
+from rdq_core.config.messages import did_you_mean
 from rdq_core.engine.submit import SUBMIT_OPTIONS, SubmitOptions
 from rdq_core.errors import InputInvalid
 

@@ -19,6 +19,7 @@ from typing import (
 )
 
 from rdq_core.config.effective import effective
+from rdq_core.config.settings import Retry
 from rdq_core.domain import limits
 from rdq_core.domain.lifecycle import Result
 from rdq_core.domain.outcome import OutcomeMapper
@@ -35,7 +36,7 @@ from rdq_core.errors import ConfigInvalid, InputInvalid, OutputInvalid, TaskNotF
 from rdq_core.handlers.detached import detached_context
 from rdq_core.handlers.encoding import JSON
 from rdq_core.handlers.new_task import NewTask
-from rdq_core.handlers.policy import Retry, layer_of
+from rdq_core.handlers.policy import layer_of
 from rdq_core.handlers.results import TaskResult, result_of
 from rdq_core.handlers.signature import Signature, read_signature
 from rdq_core.handlers.strict_json import StrictJson
@@ -239,10 +240,10 @@ def task(
     does the handler: to add a field to the input, deploy the consumers first. With
     `strict_input=False` handlers ignore unknown fields. Submits pin `version`.
 
-    `retry` (a whole policy), `timeout` of one attempt and `retention` of the ended task, dead ones
-    included, apply on hosts that have registered the definition, unless the queue's configuration
-    says otherwise. `outcome` maps what the function returned or raised to an outcome, and overrules
-    every other rule.
+    The keys that `retry` gives, `timeout` of one attempt and `retention` of the ended task, dead
+    ones included, apply on hosts that have registered the definition, unless the queue's
+    configuration sets the same key. `outcome` maps what the function returned or raised to an
+    outcome, and overrules every other rule.
 
     Raises ConfigInvalid for an invalid or reserved name, a function that can't be called with the
     input, and options out of range.

@@ -155,5 +155,5 @@ def check_edit(edit: Edit, settings: QueueSettings, *, is_one: bool) -> None:
 
 def rate_of(settings: QueueSettings) -> str:
     """The rate of an operation that names none: the queue's own limit."""
-    limit: RateLimit | None = settings.dispatch.rate_limit
+    limit: RateLimit | None = settings.dispatch.claim_limit
     return USUAL_RATE if limit is None else format_rate(limit.count, limit.period)

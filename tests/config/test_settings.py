@@ -6,7 +6,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -15,10 +15,20 @@ from rdq_core.config.effective import effective
 from rdq_core.config.ladder import ladder
 from rdq_core.config.merge import deep_merge, merged
 from rdq_core.config.schema import json_schema
-from rdq_core.config.settings import Host, QueueSettings, RateLimit, VersionMismatch
-from rdq_core.config.targets import Answer, Deliver, HandlerTarget, Invocation, OutcomeField
+from rdq_core.config.sections import Section, keys_of
+from rdq_core.config.settings import (
+    Dispatch,
+    Host,
+    QueueDefaults,
+    QueueSettings,
+    RateLimit,
+    Retry,
+    VersionMismatch,
+)
+from rdq_core.config.targets import Answer, Deliver, HandlerTarget, InvocationMode, OutcomeField
 from rdq_core.domain.backoff import BackoffPolicy
 from rdq_core.errors import ConfigInvalid
+from rdq_core.handlers.policy import layer_of
 from tests.config.files import FULL
 
 SECOND = timedelta(seconds=1)
@@ -33,10 +43,10 @@ def test_the_whole_file_comes_through() -> None:
     settings = effective("payments.charge", document.queues["payments.charge"], document.defaults)
     assert (settings.queue, settings.owner) == ("payments.charge", "team-payments")
     assert settings.retry.max_attempts == 8
-    assert settings.retry.backoff == BackoffPolicy(initial=2 * SECOND, jitter=0.2)
+    assert settings.retry.policy == BackoffPolicy(initial=2 * SECOND, jitter=0.2)
     assert settings.classification.retryable == ("botocore.exceptions.*", "*Timeout*")
     assert settings.version_mismatch is VersionMismatch.DEAD_LETTER
-    assert settings.dispatch.rate_limit == RateLimit(count=100, period=SECOND, burst=100)
+    assert settings.dispatch.claim_limit == RateLimit(count=100, period=SECOND, burst=100)
     assert settings.handlers["charge-payment"] == HandlerTarget(
         function="payments-charge:live",
         answer=Answer.HTTP,
@@ -57,7 +67,7 @@ def test_a_queue_that_says_nothing_gets_what_is_built_in() -> None:
         said.limits,
         said.index_shards,
     )
-    assert unsaid.dispatch.rate_limit is None
+    assert unsaid.dispatch.claim_limit is None
 
 
 def test_per_key_the_highest_layer_wins() -> None:
@@ -74,22 +84,50 @@ def test_per_key_the_highest_layer_wins() -> None:
         effective("q", declared, defaults, override, definition),
     ]
     assert [settings.retry.max_attempts for settings in read] == [5, 2, 3, 4, 5]
-    assert read[-1].retry.backoff.maximum == timedelta(hours=1)
+    assert read[-1].retry.policy.maximum == timedelta(hours=1)
 
 
-def test_a_definition_that_gives_retry_gives_all_of_it_without_jitter() -> None:
+def test_a_definition_says_the_keys_that_it_gives_and_the_defaults_the_others() -> None:
     defaults = {"retry": {"jitter": 0.5, "max_backoff": "1h", "max_attempts": 9}, "index_shards": 7}
     settings = effective("q", {}, defaults, definition={"retry": {"max_attempts": 3}})
-    assert settings.retry.backoff == BackoffPolicy(jitter=0)
+    assert settings.retry.policy == BackoffPolicy(jitter=0.5, maximum=timedelta(hours=1))
     assert settings.retry.max_attempts == 3
     assert settings.index_shards == 7
+
+
+def test_three_attempts_are_the_same_policy_declared_and_defined() -> None:
+    declared = effective("q", {"retry": Retry(max_attempts=3).layer()}, {})
+    defined = effective("q", {}, {}, definition=layer_of("tasks.t", retry=Retry(max_attempts=3)))
+    assert declared.retry == defined.retry == Retry(max_attempts=3, jitter=0.2)
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        (section, key)
+        for section in (Retry, Dispatch, QueueDefaults, HandlerTarget)
+        for key, setting in keys_of(section).items()
+        if "enum" in getattr(setting.kind, "json", ())
+    ],
+)
+def test_the_words_that_a_type_checker_accepts_are_those_of_the_enumeration(
+    section: type[Section], key: str
+) -> None:
+    given, _ = get_args(get_type_hints(section)[key])
+    words = [word for each in get_args(given) for word in get_args(each)]
+    assert words == keys_of(section)[key].kind.json["enum"]  # type: ignore[attr-defined]
+
+
+def test_a_stored_number_beyond_any_float_is_a_refusal() -> None:
+    with pytest.raises(ConfigInvalid, match="backoff_multiplier"):
+        QueueSettings.from_plain({"queue": "q", "retry": {"backoff_multiplier": 10**400}})
 
 
 def test_a_definition_without_retry_leaves_it_to_the_defaults() -> None:
     settings = effective(
         "q", {}, {"retry": {"jitter": 0.5}}, definition={"execution": {"handler_timeout": "10s"}}
     )
-    assert settings.retry.backoff.jitter == 0.5
+    assert settings.retry.policy.jitter == 0.5
     assert settings.execution.handler_timeout == 10 * SECOND
 
 
@@ -136,7 +174,7 @@ def test_the_heartbeat_is_automatic_unless_said(
     ],
 )
 def test_a_burst_is_a_seconds_worth_unless_given(dispatch: dict[str, Any], burst: int) -> None:
-    limit = settings_of(dispatch=dispatch).dispatch.rate_limit
+    limit = settings_of(dispatch=dispatch).dispatch.claim_limit
     assert limit is not None
     assert limit.burst == burst
 
@@ -144,7 +182,7 @@ def test_a_burst_is_a_seconds_worth_unless_given(dispatch: dict[str, Any], burst
 def test_a_queue_can_lift_the_limit_of_its_defaults() -> None:
     defaults = {"dispatch": {"rate_limit": "5/s", "burst": 2}}
     assert (
-        effective("q", {"dispatch": {"rate_limit": "none"}}, defaults).dispatch.rate_limit is None
+        effective("q", {"dispatch": {"rate_limit": "none"}}, defaults).dispatch.claim_limit is None
     )
 
 
@@ -174,7 +212,7 @@ def test_shards_ever_is_never_less_than_the_shards_there_are(
 
 def test_a_hand_over_delivers_an_envelope() -> None:
     target = settings_of(handlers={"a": {"function": "f", "invocation": "async"}}).handlers["a"]
-    assert (target.invocation, target.deliver) == (Invocation.ASYNC, Deliver.ENVELOPE)
+    assert (target.invocation, target.deliver) == (InvocationMode.ASYNC, Deliver.ENVELOPE)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +254,7 @@ def test_what_somebody_does_to_merged_settings_stays_his_own() -> None:
 @pytest.mark.parametrize("path", [
     "queue", "owner", "retry", "retry.max_attempts", "retry.backoff", "retry.initial_backoff", "retry.jitter",
     "retry.backoff_multiplier", "execution.lease", "execution.heartbeat", "classification.permanent",
-    "limits.max_payload_size", "limits.dead_ttl", "dispatch.host", "dispatch.rate_limit", "dispatch.burst",
+    "limits.max_payload_size", "limits.dead_ttl", "dispatch.host", "dispatch.claim_limit", "dispatch.burst",
     "handlers", "handlers.a", "handlers.a.function", "handlers.a.deliver", "handlers.a.outcome",
     "handlers.a.outcome.success", "version_mismatch", "index_shards", "revision",
 ])  # fmt: skip
@@ -270,7 +308,7 @@ def test_the_json_schema_describes_every_key_and_stays_serialisable() -> None:
     assert schema["$schema"].startswith("https://json-schema.org/")
     assert schema["required"] == ["config_version"]
     assert all(part["additionalProperties"] is False for part in schema["$defs"].values())
-    retry = schema["$defs"]["RetryKeys"]["properties"]
+    retry = schema["$defs"]["Retry"]["properties"]
     assert retry["max_attempts"] == {
         "title": "Max Attempts",
         "type": "integer",

@@ -55,7 +55,3 @@ def test_every_command_runs_in_its_order(
         program, *arguments = shlex.split(line, comments=True)
         code = run(arguments)
         assert (program, code) == ("rdq", expected), f"{line}\n{capsys.readouterr().err}"
-
-
-def test_it_fits_on_two_screens() -> None:
-    assert len(TEXT.splitlines()) <= 100

@@ -44,7 +44,7 @@ def test_growth_is_deterministic_and_capped(backoff: Any, expected: list[float])
     assert waits(World(), failing(retry=retry), 5) == expected
 
 
-def test_a_definition_that_gives_retry_gives_all_of_it() -> None:
+def test_what_a_definitions_retry_does_not_give_comes_from_the_files_defaults() -> None:
     world = World()
     world.queues.put_declared(
         "other",
@@ -54,11 +54,7 @@ def test_a_definition_that_gives_retry_gives_all_of_it() -> None:
     )
     options = failing(retry=Retry(max_attempts=3)).options
     retry = world.queues.settings("other", definition=options).retry
-    assert (retry.max_attempts, retry.backoff.initial, retry.backoff.jitter) == (
-        3,
-        timedelta(seconds=1),
-        0.0,
-    )
+    assert (retry.max_attempts, retry.initial_backoff, retry.jitter) == (3, timedelta(hours=1), 0.9)
 
 
 def test_what_is_declared_for_the_queue_wins_over_the_definition_key_by_key() -> None:

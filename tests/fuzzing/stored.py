@@ -107,7 +107,7 @@ class Shelf:
         declared = {"retry": {"max_attempts": 3}, "dispatch": {"rate_limit": "5/s"}}
         self.queues.put_declared(QUEUE, declared, {}, expected_revision=0)
         self.queues.pause(QUEUE, paused=True, now=self.clock.now(), reason="a bank holiday")
-        limit = self.queues.settings(QUEUE).dispatch.rate_limit
+        limit = self.queues.settings(QUEUE).dispatch.claim_limit
         assert limit is not None
         self.limit = limit
         self.limiter.take(QUEUE, 1, limit, now=self.clock.now())

@@ -16,11 +16,14 @@ from rdq_core import (
     Rdq,
     Receipt,
     Registry,
+    Retry,
     TaskContext,
     TaskDefinition,
     TaskResult,
     task,
 )
+from rdq_core.config import builder
+from rdq_core.config.settings import QueueSettings
 
 
 class Mail(BaseModel):
@@ -97,3 +100,18 @@ def guarded(rdq: Rdq, order: dict[str, str]) -> None:
                 return len(task_id)
 
     assert_type((forgets(order), remembers(order), paid), tuple[int, int, int])
+
+
+def configuration(settings: QueueSettings) -> None:
+    retry = Retry(max_attempts=8, max_backoff="1h", initial_backoff=timedelta(seconds=2))
+    assert_type(retry.max_attempts, int)
+    assert_type(retry.max_backoff, timedelta)
+    assert_type(settings.retry.max_attempts, int)
+    assert_type(settings.execution.lease, timedelta)
+    assert_type(settings.limits.dead_ttl, timedelta | None)
+    builder.Queue(retry=retry, dispatch=builder.Dispatch(host="worker"))
+    Retry(max_attempts="8")  # error
+    Retry(attempts=8)  # error
+    Retry(backoff="cubic")  # error
+    builder.HandlerTarget(invocation="sync")  # error
+    assert settings.retry.max_attempt  # error

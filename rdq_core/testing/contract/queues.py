@@ -148,7 +148,7 @@ class QueueContract:
         assert queues.stored("billing") == after
         settings = queues.settings("billing")
         assert settings.paused
-        assert (settings.retry.max_attempts, settings.retry.backoff.initial) == (
+        assert (settings.retry.max_attempts, settings.retry.policy.initial) == (
             9,
             timedelta(seconds=30),
         )
@@ -224,8 +224,8 @@ class QueueContract:
             3,
             1,
         )
-        assert settings.retry.backoff.initial == timedelta(seconds=30)
-        assert settings.retry.backoff.maximum == timedelta(minutes=10)
+        assert settings.retry.policy.initial == timedelta(seconds=30)
+        assert settings.retry.policy.maximum == timedelta(hours=1)
         assert settings.execution.handler_timeout == timedelta(minutes=2)
         assert queues.settings("billing").execution.handler_timeout == timedelta(seconds=45)
 

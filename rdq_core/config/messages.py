@@ -1,5 +1,5 @@
-"""The sentence in which configuration is refused: path, value, what is accepted, and what may have
-been meant.
+"""The error messages of the configuration: path, value, what is accepted, and the nearest known
+word.
 """
 
 import json
@@ -10,14 +10,14 @@ from rdq_core.domain.limits import MAX_NAME_BYTES
 from rdq_core.errors import ConfigInvalid
 
 THE_FILE: Final = "the file"
-"""The path of what is wrong with a whole file, whose name is known to whoever has read it."""
+"""The path of an error that concerns a whole file, whose name the caller knows."""
 _LONGEST_VALUE: Final = 60
 _CLOSE_ENOUGH: Final = 0.5
 
 
 class Unquoted(str):
-    """Text from a file that YAML reads as something else: `NO`, `1:30`, `017`, a date. `reading`
-    says as what.
+    """Text from a file that YAML reads as something else: `NO`, `1:30`, `017`, a date. `reading` is
+    what it reads it as.
     """
 
     __slots__ = ("reading",)
@@ -32,7 +32,7 @@ class Unquoted(str):
 
 
 class WrittenFloat(float):
-    """A number that remembers its text: of `1.10` the zero is gone once it is a float."""
+    """A number with its text, because a float loses the zero of `1.10`."""
 
     __slots__ = ("written",)
 
@@ -60,7 +60,7 @@ def missing(path: str, accepted: str) -> ConfigInvalid:
 def unknown_key(
     path: str, value: object, known: Iterable[str], *, note: str = "", line: int | None = None
 ) -> ConfigInvalid:
-    """The error for a key that nobody reads, with the nearest one that somebody does."""
+    """The error for an unknown key, with the nearest known one."""
     keys = list(known)
     meant = note or did_you_mean(path.rpartition(".")[2], keys)
     return ConfigInvalid(
@@ -83,8 +83,8 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 
 
 def quote_it(value: object) -> str:
-    """What to do about a value that is text to its author and something else to YAML; empty for
-    anything else.
+    """How to write a value that is text to its author and something else to YAML. Empty for other
+    values.
     """
     if isinstance(value, Unquoted):
         return f'YAML reads {value} as {value.reading}; quote it: "{value}"'
@@ -110,7 +110,7 @@ def joined(path: str, steps: Iterable[str | int]) -> str:
 
 
 def shown(value: object) -> str:
-    """The value as its author wrote it, shortened."""
+    """The value as it was written, shortened."""
     return _clipped(_written(value), _LONGEST_VALUE)
 
 
