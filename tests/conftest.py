@@ -7,8 +7,9 @@ from typing import Final
 import hypothesis
 import pytest
 
+_TESTS: Final = Path(__file__).parent
 _SLOW_FOLDERS: Final = {"cli", "docs", "dynamodb", "infra", "samples", "testing_kit"}
-"""Folders whose tests make tables or start processes."""
+"""Folders of tests/ whose tests create tables or start processes."""
 
 # How long an example takes says more about the machine than about rdq. And the same examples each
 # time: what chance finds is for `make fuzz` and `make simulate`, whose numbers bring it back.
@@ -38,7 +39,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         on_moto = "moto" in getattr(item, "fixturenames", ()) or "moto" in map(
             str, parameters.values()
         )
-        if on_moto or _SLOW_FOLDERS & set(Path(item.path).parts):
+        # Relative to tests/: a checkout may itself lie below a folder named "docs".
+        if on_moto or _SLOW_FOLDERS.intersection(item.path.relative_to(_TESTS).parts):
             item.add_marker("slow")
 
 
