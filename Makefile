@@ -71,6 +71,7 @@ check: lint ## The whole gate, as CI runs it
 	$(MAKE) --no-print-directory simulate
 
 reference: $(READY) ## Write anew what docs/ has of commands and requests
+	$(BIN)/python -m tests.docs.api_reference
 	$(BIN)/python -m tests.docs.oncall_page
 	$(BIN)/python -m tests.docs.ops_reference
 	COLUMNS=80 $(BIN)/python -m tests.docs.cli_reference > docs/cli.md.new && mv docs/cli.md.new docs/cli.md
