@@ -107,7 +107,7 @@ def words_of(name: str) -> list[str]:
     ]
 
 
-_ENDINGS: Final = ("ation", "ing", "er", "ied", "ies", "ed", "es", "s")
+_ENDINGS: Final = ("ation", "ing", "er", "ied", "ies", "ed", "es", "s", "e", "y")
 
 
 def stem(word: str) -> str:
@@ -115,6 +115,4 @@ def stem(word: str) -> str:
     ending = next((end for end in _ENDINGS if word.endswith(end) and len(word) > len(end) + 2), "")
     if ending:
         return stem(word.removesuffix(ending))
-    if len(word) > 3 and word[-1] == word[-2]:
-        word = word[:-1]
-    return word.removesuffix("e").removesuffix("y")
+    return word[:-1] if len(word) > 3 and word[-1] == word[-2] else word
