@@ -1,9 +1,9 @@
-# Every target sets itself up: all that a new machine needs is make and Python 3.11 or newer.
+# Every target sets itself up: a new machine needs make and Python 3.11 or newer.
 #   make PYTHON=python3.13 ...     another interpreter
 #   make package ARGS="--boto3 pinned"   zips with the boto3 of the lock file
 #   make test ARGS="-k lease -x"   more arguments for pytest
-#   make simulate SEEDS=10000      more runs; ARGS="--seed 7" tells one, ARGS=--sight plants mistakes
-#   make fuzz INPUTS=1000          fewer inputs; ARGS="--door 'a cursor'" throws them at one door
+#   make simulate SEEDS=10000      more runs; ARGS="--seed 7" prints one, ARGS=--sight plants mistakes
+#   make fuzz INPUTS=1000          fewer inputs; ARGS="--door 'a cursor'" sends them to one place
 
 PYTHON ?= python3
 ARGS ?=
@@ -21,6 +21,8 @@ INFRA_READY := $(INFRA)/.ready
 
 export UV_PYTHON_DOWNLOADS := never
 export UV_LINK_MODE := copy
+# Without cached bytecode each run compiles every module and rewrites every test's assertions anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -33,30 +35,30 @@ demo: $(READY) ## Watch webhooks fail, be retried, die and be sent back
 	@$(BIN)/rdq demo $(ARGS)
 
 fast: $(READY) ## Seconds: the tests without servers and processes
-	$(BIN)/pytest -q -m "not slow and not ministack and not processes" $(ARGS)
+	$(BIN)/pytest -q -n 2 -m "not slow and not ministack and not processes" $(ARGS)
 
-test: $(READY) $(MINISTACK_READY) $(INFRA_READY) ## All tests but those that kill processes
+test: $(READY) $(MINISTACK_READY) $(INFRA_READY) ## All tests except those that kill processes
 	$(BIN)/pytest -q -n 2 -m "not processes" $(ARGS)
 
-test-processes: $(READY) $(MINISTACK_READY) ## Real workers, killed in the middle of their work
+test-processes: $(READY) $(MINISTACK_READY) ## Real workers, killed while they work
 	$(BIN)/pytest -q -m processes $(ARGS)
 
 chaos: $(READY) $(MINISTACK_READY) ## Two minutes of real workers killed and stopped
 	CHAOS_TASKS=2000 $(BIN)/pytest -q -rP tests/processes/test_chaos.py $(ARGS)
 
-e2e: $(READY) $(MINISTACK_READY) $(INFRA_READY) ## The shipped templates, deployed: submit to redrive
+e2e: $(READY) $(MINISTACK_READY) $(INFRA_READY) ## The shipped templates, deployed locally
 	$(BIN)/pytest -q tests/e2e $(ARGS)
 
-mutations: $(READY) ## Each write condition made always true: its test fails
+mutations: $(READY) ## Make each write condition always true: a test fails
 	$(BIN)/python -m tests.mutations $(ARGS)
 
-simulate: $(READY) ## Crashes, lost answers, wrong clocks: promises kept
+simulate: $(READY) ## Crashes, lost answers, wrong clocks, by seed
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 package: $(READY) ## Function zips, arm64 and x86 (ARGS="--boto3 pinned")
 	$(BIN)/python infra/package.py $(ARGS)
 
-fuzz: $(READY) ## Damaged input at every door: one clear error each
+fuzz: $(READY) ## Damaged input at every entry point
 	$(BIN)/python -m tests.fuzzing --inputs $(INPUTS) $(ARGS)
 
 lint: $(READY) ## Style, format and types
@@ -71,6 +73,7 @@ check: lint ## The whole gate, as CI runs it
 	$(MAKE) --no-print-directory simulate
 
 reference: $(READY) ## Write the generated pages of docs/ anew
+	$(BIN)/python -m tests.docs.api_reference
 	$(BIN)/python -m tests.docs.oncall_page
 	$(BIN)/python -m tests.docs.ops_reference
 	$(BIN)/python -m tests.docs.settings_reference

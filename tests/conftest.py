@@ -1,4 +1,4 @@
-"""Fixtures for every test, and what they are kept from: a real AWS account."""
+"""Fixtures for every test, one of which keeps it from real AWS accounts."""
 
 import signal
 from pathlib import Path
@@ -7,18 +7,23 @@ from typing import Final
 import hypothesis
 import pytest
 
-_SLOW_FOLDERS: Final = {"cli", "docs", "dynamodb", "infra", "samples", "testing_kit"}
-"""Folders whose tests make tables or start processes."""
+_TESTS: Final = Path(__file__).parent
+_SLOW: Final = {
+    "cli", "docs", "dynamodb", "infra", "samples", "testing_kit",  # create tables, start processes
+    "fuzzing",  # 400 inputs at each place
+    "test_job_crashes.py",  # a job is stopped at each of its requests
+}  # fmt: skip
+"""Folders and files of tests/ that `make fast` leaves out."""
 
-# How long an example takes says more about the machine than about rdq. And the same examples each
-# time: what chance finds is for `make fuzz` and `make simulate`, whose numbers bring it back.
+# No deadline, because an example's time depends on the machine. The same examples each time: random
+# ones belong to `make fuzz` and `make simulate`, which print the number that repeats a failure.
 hypothesis.settings.register_profile(
     "rdq", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("rdq")
 
-# A shell that starts the tests in the background has them ignore Ctrl-C, and every process that
-# they start.
+# A shell that starts the tests in the background makes them, and every process they start, ignore
+# SIGINT.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -32,19 +37,20 @@ pytest_plugins = [
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave to `make fast` what needs no tables."""
+    """Mark as slow what creates tables, starts processes or takes seconds."""
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         on_moto = "moto" in getattr(item, "fixturenames", ()) or "moto" in map(
             str, parameters.values()
         )
-        if on_moto or _SLOW_FOLDERS & set(Path(item.path).parts):
+        # Relative to tests/: a checkout may itself lie below a folder named "docs".
+        if on_moto or _SLOW.intersection(item.path.relative_to(_TESTS).parts):
             item.add_marker("slow")
 
 
 @pytest.fixture(autouse=True)
 def _no_real_aws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test finds credentials, a profile, or an address of its developer's own."""
+    """No test sees the credentials, profile or endpoint of the developer who runs it."""
     for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_SESSION_TOKEN", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")

@@ -1,4 +1,4 @@
-"""What may import what. Each rule returns its violations as sentences; none is good news.
+"""What may import what. Each rule returns its violations as sentences, and nothing when it is kept.
 
 errors <- domain <- config <- engine <- {stores, handlers, ops} <- runtime <- client <- {functions,
 cli, testing}
@@ -19,9 +19,7 @@ LAYERS: Final = (
     ("rdq_core.client",),
     ("functions", "rdq_core.cli", "rdq_core.testing"),
 )
-"""From the ground up. A part imports itself and what lies below it; never a neighbour of its own
-layer.
-"""
+"""From the bottom up. A package imports itself and lower layers, never another one of its layer."""
 
 ONLY_IN: Final = {
     "boto3": (
@@ -45,7 +43,7 @@ ONLY_IN: Final = {
     "click": ("rdq_core.cli",),
     "rich": ("rdq_core.cli",),
 }
-"""Where other people's packages may be imported, of what is shipped."""
+"""Where the shipped code may import third-party packages."""
 
 IMPURE: Final = (
     "os",
@@ -66,7 +64,7 @@ IMPURE: Final = (
     "http",
     "ulid",
 )
-"""What the domain does without: it is told the time and the jitter, and does nothing that shows."""
+"""What the domain must not import: it takes time and jitter as arguments, and does no I/O."""
 
 VAGUE: Final = frozenset(
     {"utils", "util", "common", "helpers", "helper", "models", "base", "types", "misc"}
@@ -84,38 +82,38 @@ def turned_arrows(source: Source) -> Iterator[str]:
         if home is None or there is None or there == home or _is_allowed_exception(source, found):
             continue
         if there[0] >= home[0]:
-            yield f"{source.module}:{found.line} imports {found.name}: {home[1]} must not know {there[1]}"
+            yield f"{_where(source, found)}: {home[1]} must not know {there[1]}"
 
 
 def foreign_imports(source: Source) -> Iterator[str]:
-    """Other people's packages, imported where they don't belong."""
+    """Third-party packages, imported outside the packages that may use them."""
     for found in source.imports:
         for package, homes in ONLY_IN.items():
             if found.is_of(package) and not source.is_in(*homes, "infra"):
-                yield f"{source.module}:{found.line} imports {found.name}: only {', '.join(homes)} may"
+                yield f"{_where(source, found)}: only {', '.join(homes)} may"
 
 
 def knowing_infra(source: Source) -> Iterator[str]:
-    """What infra imports of the product besides the tables' shape."""
+    """What infra imports of the product, other than the tables' schema."""
     for found in source.imports:
         if (
             source.is_in("infra")
             and found.is_of("rdq_core")
             and not found.is_of("rdq_core.stores.dynamodb.schema")
         ):
-            yield f"{source.module}:{found.line} imports {found.name}: infra may know stores.dynamodb.schema alone"
+            yield f"{_where(source, found)}: infra may import only stores.dynamodb.schema"
 
 
 def impure_domain(source: Source) -> Iterator[str]:
-    """I/O, clocks and dice in the domain."""
+    """I/O, clocks and random numbers in the domain."""
     if not source.is_in("rdq_core.domain"):
         return
     for found in source.imports:
         if any(found.is_of(module) for module in IMPURE):
-            yield f"{source.module}:{found.line} imports {found.name}: the domain is pure"
+            yield f"{_where(source, found)}: the domain is pure"
     for line, name in source.calls():
         if name in {"now", "utcnow", "today", "open", "print", "input"}:
-            yield f"{source.module}:{line} calls {name}: the domain is told, and does nothing that shows"
+            yield f"{source.module}:{line} calls {name}: the domain takes the time as an argument"
 
 
 def vague_names(source: Source) -> Iterator[str]:
@@ -126,9 +124,13 @@ def vague_names(source: Source) -> Iterator[str]:
 
 
 def long_files(source: Source) -> Iterator[str]:
-    """Files that nobody reads to the end."""
+    """Files with more code than one reader can hold."""
     if (lines := source.code_lines()) > MOST_LINES:
         yield f"{source.module} has {lines} lines of code; {MOST_LINES} are the most"
+
+
+def _where(source: Source, found: Import) -> str:
+    return f"{source.module}:{found.line} imports {found.name}"
 
 
 def _place(name: str) -> tuple[int, str] | None:

@@ -7,7 +7,7 @@ import io
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
 
@@ -111,8 +111,9 @@ class Source:
         return lines
 
 
+@cache
 def sources(root: Path = ROOT, folders: tuple[str, ...] = SHIPPED) -> list[Source]:
-    """Every Python file below these folders, in order."""
+    """Every Python file below these folders, in order. Each is read and parsed once a process."""
     paths = sorted(
         path
         for folder in folders

@@ -1,4 +1,4 @@
-"""The product keeps the rules of its house, and the rules notice when it doesn't."""
+"""The product keeps the architecture's rules, and each rule finds a planted violation."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,15 +47,18 @@ PLANTED = {
 
 ALLOWED = {
     "rdq_core/cli/demo.py": "def demo():\n    from rdq_core.testing.moto import AtomicMotoServer",
-    "rdq_core/stores/dynamodb/tasks.py": "import boto3\nfrom .schema import Tables\nfrom rdq_core.engine import ports",
-    "rdq_core/domain/task.py": "from rdq_core.errors import InputInvalid\nfrom datetime import datetime",
+    "rdq_core/stores/dynamodb/tasks.py": "import boto3\nfrom .schema import Tables\n"
+    "from rdq_core.engine import ports",
+    "rdq_core/domain/task.py": "from rdq_core.errors import InputInvalid\n"
+    "from datetime import datetime",
     "rdq_core/engine/long.py": '"""Words.\n'
     + "\n".join(["more"] * 500)
     + '\n"""\n'
     + "# words\n\n" * 500
     + "x = 1\n" * 400,
     "rdq_core/client/rdq.py": "from rdq_core.runtime import clock\nfrom rdq_core.ops import audit",
-    "functions/sweeper.py": "from aws_lambda_powertools import Logger\nfrom rdq_core.client import Rdq",
+    "functions/sweeper.py": "from aws_lambda_powertools import Logger\n"
+    "from rdq_core.client import Rdq",
     "infra/cdk/app.py": "from rdq_core.stores.dynamodb.schema import TASKS",
 }
 

@@ -1,4 +1,4 @@
-"""The tree of errors that is drawn at the top of `rdq_core/errors.py` is the tree of its classes."""
+"""The tree of errors drawn at the top of `rdq_core/errors.py` is the tree of its classes."""
 
 import inspect
 import re

@@ -14,6 +14,7 @@ from rdq_core.testing.embedded import embedded
 from tests.engine.world import QUEUE, World
 
 
+@pytest.mark.slow
 def test_ten_thousand_tasks_are_submitted_once_and_found_again() -> None:
     world, seen = World(), list[int]()
     tasks = [NewTask(QUEUE, "charge", number, key=f"order-{number}") for number in range(10_000)]

@@ -10,8 +10,12 @@ from typing import Any, Final
 
 
 def _bomb() -> bytes:
-    packer, mebibyte = zlib.compressobj(9), bytes(1024 * 1024)
-    return b"".join([*(packer.compress(mebibyte) for _ in range(300)), packer.flush()])
+    # A full flush forgets what was packed before, so that each mebibyte of zeros gives the same
+    # block and only one has to be packed. The end is Adler-32 of that many zeros (RFC 1950, 8.2).
+    packer, mebibyte = zlib.compressobj(9, wbits=-zlib.MAX_WBITS), 1024 * 1024
+    block = packer.compress(bytes(mebibyte)) + packer.flush(zlib.Z_FULL_FLUSH)
+    checksum = (300 * mebibyte % 65_521) << 16 | 1
+    return b"\x78\xda" + block * 300 + packer.flush() + checksum.to_bytes(4, "big")
 
 
 BOMB: Final = _bomb()

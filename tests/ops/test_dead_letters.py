@@ -97,6 +97,7 @@ def test_what_dies_after_the_first_page_is_left_to_the_next_list(dlq: Dlq) -> No
     assert [entry.task_id for entry in dlq.reader.entries(QUEUE).items] == ids + late
 
 
+@pytest.mark.slow
 def test_a_page_that_looks_through_very_many_is_honest_about_what_it_has_not_seen(
     dlq: Dlq,
 ) -> None:

@@ -154,6 +154,7 @@ def job_step(rate: str) -> timedelta:
     }.get(rate, timedelta(minutes=12))
 
 
+@pytest.mark.slow
 def test_ten_thousand_dead_are_sent_back_at_their_pace() -> None:
     dlq = Dlq()
     now = dlq.clock.now()
