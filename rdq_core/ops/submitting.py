@@ -25,7 +25,9 @@ _REFUSALS: Final = (InputInvalid, QueueNotFound, TaskConflict)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a file: its number, and its draft or the error that it has instead."""
+    """A line of a file: its draft, or the error that it has instead. `number` counts from 1; None
+    where there is no file.
+    """
 
     number: int | None
     draft: Draft | RdqError

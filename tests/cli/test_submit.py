@@ -1,4 +1,4 @@
-"""`rdq submit`: what is stored, what is refused, and how it is told."""
+"""`rdq submit`: what is stored, what is refused, and how it is text."""
 
 import base64
 import json
@@ -61,7 +61,7 @@ def test_a_key_submits_once_and_finds_the_task_again(rdq: Shell) -> None:
     )
 
 
-def test_people_are_told_that_a_key_was_there_already(rdq: Shell) -> None:
+def test_people_see_that_a_key_was_there_already(rdq: Shell) -> None:
     rdq(*ONE, "--payload", "1", "--key", "order-17")
     answer = rdq(*ONE, "--payload", "2", "--key", "order-17")
     assert (answer.code, answer.out.splitlines()[0]) == (0, "already there, nothing submitted")
@@ -108,7 +108,7 @@ def test_waiting_ends_with_the_task(rdq: Shell, dead_letter: DeadLetter) -> None
     assert "DEAD after 1 attempt\n" in answer.out
 
 
-def test_people_are_told_what_to_type_next(rdq: Shell) -> None:
+def test_people_see_what_to_type_next(rdq: Shell) -> None:
     answer = rdq(*ONE, "--payload", "x")
     assert answer.out.startswith("submitted 1 task to billing\n")
     assert "next: rdq task get " in answer.out
@@ -166,7 +166,7 @@ def test_an_unknown_queue_is_wrong_use(rdq: Shell) -> None:
     assert (answer.code, answer.error["code"]) == (2, "queue_not_found")
 
 
-def test_an_unknown_queue_is_told_the_same_for_payloads(rdq: Shell) -> None:
+def test_an_unknown_queue_is_reported_the_same_for_payloads(rdq: Shell) -> None:
     answer = rdq("submit", "-q", "nope", "-H", "charge", "--payloads", "-", "--json", given=b"x")
     assert (answer.code, answer.error["code"]) == (2, "queue_not_found")
 
@@ -299,7 +299,7 @@ def test_one_bad_task_object_is_listed_by_line_and_field(
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "text"),
     [
         (b'{"queue": "billing", "payload_text": ""}', "handler_ref: is missing"),
         (
@@ -325,10 +325,10 @@ def test_one_bad_task_object_is_listed_by_line_and_field(
     ],
 )
 def test_a_slip_in_a_task_object_is_named_and_nothing_more_is_claimed(
-    rdq: Shell, line: bytes, told: str
+    rdq: Shell, line: bytes, text: str
 ) -> None:
     answer = rdq("submit", "--tasks", "-", "--json", given=lines(line))
-    assert told in answer.error["message"]
+    assert text in answer.error["message"]
     assert "the others" not in answer.error["message"]
 
 
@@ -374,13 +374,13 @@ def test_people_see_how_many_and_which_lines_are_bad(rdq: Shell) -> None:
     assert "\x1b" not in answer.out + answer.err
 
 
-def test_a_failing_store_stops_the_submit_and_it_is_told_where(rdq: Shell) -> None:
+def test_a_failing_store_stops_the_submit_and_the_error_says_where(rdq: Shell) -> None:
     with FaultScript(wiring.dynamodb_client()) as script:
         script.reject("AccessDeniedException", "PutItem", nth=6, times=None)
         answer = rdq(*ONE, "--payloads", "-", "--json", given=lines(*[b"x"] * 500))
-    told = answer.document["submitted"] + answer.document["rejected"]
+    text = answer.document["submitted"] + answer.document["rejected"]
     assert answer.code == 5
     assert len(answer.document["submitted"]) == stored(rdq) == 5
-    assert sorted(each["line"] for each in told) == list(range(1, len(told) + 1))
-    assert len(told) < 500
-    assert f"lines after line {len(told)} were not submitted" in answer.error["message"]
+    assert sorted(each["line"] for each in text) == list(range(1, len(text) + 1))
+    assert len(text) < 500
+    assert f"lines after line {len(text)} were not submitted" in answer.error["message"]

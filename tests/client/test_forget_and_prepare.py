@@ -28,7 +28,7 @@ def test_ten_thousand_tasks_are_submitted_once_and_found_again() -> None:
     assert world.store.counts(QUEUE).pending == 10_000
 
 
-def test_each_new_task_of_many_is_told_of_once() -> None:
+def test_each_new_task_of_many_emits_one_event() -> None:
     world = World()
     world.rdq.submit_many([NewTask(QUEUE, "charge", 1, key=key) for key in ("a", "b", "a")])
     assert world.told.names() == [EventName.SUBMITTED] * 2

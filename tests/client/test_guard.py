@@ -65,11 +65,11 @@ class Refuses(MemoryStore):
 
 def test_a_call_that_succeeds_makes_no_request_and_no_sleep() -> None:
     world = World()
-    nobody = SimpleNamespace()  # any use of it is an AttributeError
+    unusable = SimpleNamespace()  # any use of it is an AttributeError
     sleeper = SkipsSleep(world.clock)
     world.rdq = Rdq(
         parts=dataclasses.replace(
-            world.parts, store=nobody, queues=nobody, ids=nobody, idle=sleeper
+            world.parts, store=unusable, queues=unusable, ids=unusable, idle=sleeper
         )
     )
     assert guarded(world, Bank(), key=lambda order: order["id"])(ORDER) == Done({"charged": 5})

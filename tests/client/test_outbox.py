@@ -159,9 +159,7 @@ def test_the_range_is_half_open_and_bounded(client: "DynamoDBClient", outbox: Ou
     assert marks(client)["f"] == "pending"
 
 
-def test_a_refused_record_is_moved_out_of_the_way_and_told(
-    client: "DynamoDBClient", outbox: Outbox
-) -> None:
+def test_a_refused_record_is_marked_and_reported(client: "DynamoDBClient", outbox: Outbox) -> None:
     def task_of(record: Mapping[str, Any]) -> NewTask:
         return dataclasses.replace(
             the_task(record), target="x" * (300 if record["export_id"]["S"] == "a" else 3)
@@ -169,13 +167,13 @@ def test_a_refused_record_is_moved_out_of_the_way_and_told(
 
     world = World()
     written(client, "a", "b")
-    with pytest.raises(InputInvalid) as told:
+    with pytest.raises(InputInvalid) as refusal:
         dataclasses.replace(outbox, task_of=task_of).repair(world.rdq)
-    assert "refused=1" in told.value.__notes__[0]
+    assert "refused=1" in refusal.value.__notes__[0]
     assert marks(client) == {"a": "refused", "b": "submitted"}
 
 
-def test_a_record_that_no_task_can_be_made_of_stops_nobody_and_stays(
+def test_a_record_that_no_task_can_be_made_of_stops_no_other_and_stays(
     client: "DynamoDBClient", outbox: Outbox
 ) -> None:
     def task_of(record: Mapping[str, Any]) -> NewTask:

@@ -56,7 +56,7 @@ def test_typed_tasks_are_submitted_many_at_once_too() -> None:
     assert world.store.counts(QUEUE).pending == 20
 
 
-def test_what_is_refused_is_told_and_keeps_nobody_else_out() -> None:
+def test_a_refused_task_is_reported_and_stops_no_other() -> None:
     world = World()
     answers = world.rdq.submit_many(
         [

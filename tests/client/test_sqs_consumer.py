@@ -50,12 +50,12 @@ class Picky:
 
 
 def test_what_is_handled_is_acknowledged_and_makes_no_request() -> None:
-    world, handler, nobody = (
+    world, handler, unusable = (
         World(),
         Picky(),
         SimpleNamespace(),
     )  # any use of it is an AttributeError
-    rdq = Rdq(parts=replace(world.parts, store=nobody, queues=nobody))
+    rdq = Rdq(parts=replace(world.parts, store=unusable, queues=unusable))
     answer = sqs_consumer(rdq, QUEUE, "charge")(handler)(batch(message(1), message(2)), Context())
     assert (stays(answer), handler.seen) == ([], [1, 2])
 

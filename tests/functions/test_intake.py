@@ -25,8 +25,8 @@ class Intake(Stage):
     def __init__(self, routes: str = ROUTES) -> None:
         super().__init__({"RDQ_INTAKE_ROUTES": routes})
 
-    def take(self, told: Any) -> dict[str, Any]:
-        return IntakeFunction(self.host).take(told)
+    def take(self, delivered: Any) -> dict[str, Any]:
+        return IntakeFunction(self.host).take(delivered)
 
     def stored(self, key: str, queue: str = QUEUE) -> Task:
         return self.world.task(derive_id(queue, key))
@@ -129,7 +129,7 @@ class TestSqs:
         assert len(stage.world.told.errors) == 1
 
     @pytest.mark.parametrize("bad", [None, 5, {"body": "no id"}])
-    def test_what_has_no_id_cannot_stay_and_is_told(self, bad: object) -> None:
+    def test_what_has_no_id_cannot_stay_and_is_reported(self, bad: object) -> None:
         stage, batch = Intake(), event("sqs")
         batch["Records"].insert(1, bad)
         assert stage.take(batch) == {"batchItemFailures": []}
@@ -177,7 +177,7 @@ class TestSqs:
         stage.host = replace(stage.host, parts=replace(stage.world.parts, store=broken))
         assert len(failures(stage.take(event("sqs")))) == 2
 
-    def test_no_payload_is_in_what_is_told_of_a_refusal(self) -> None:
+    def test_no_payload_is_in_a_reported_refusal(self) -> None:
         stage, batch = (
             Intake(json.dumps({"*": {"queue": "unknown", "handler_ref": "h"}})),
             event("sqs"),
@@ -222,10 +222,10 @@ class TestDeadLetters:
         assert stage.take(event("on_failure_destination"))["created"]
 
     def test_one_that_never_ran_has_the_condition_as_its_error(self) -> None:
-        stage, told = Intake(), event("on_failure_destination")
-        told |= {"responsePayload": None, "responseContext": None, "timestamp": "?"}
-        told["requestContext"]["condition"] = "EventAgeExceeded"
-        (attempt,) = stage.world.task(stage.take(told)["id"]).attempts
+        stage, delivered = Intake(), event("on_failure_destination")
+        delivered |= {"responsePayload": None, "responseContext": None, "timestamp": "?"}
+        delivered["requestContext"]["condition"] = "EventAgeExceeded"
+        (attempt,) = stage.world.task(stage.take(delivered)["id"]).attempts
         assert attempt.error is not None
         assert (attempt.error.type, attempt.started_at) == (
             "lambda.EventAgeExceeded",
@@ -251,13 +251,13 @@ class TestSubmits:
     def test_a_submit_without_a_key_is_one_task_however_often_lambda_tries_its_invocation(
         self,
     ) -> None:
-        stage, told = (
+        stage, delivered = (
             Intake(),
             {"submit": {"queue": QUEUE, "handler_ref": "charge", "payload_text": "x"}},
         )
         intake = IntakeFunction(stage.host)
         first, again, other = (
-            intake.take(told, request_id) for request_id in ("r-1", "r-1", "r-2")
+            intake.take(delivered, request_id) for request_id in ("r-1", "r-1", "r-2")
         )
         assert (first["created"], again["created"], again["id"]) == (True, False, first["id"])
         assert (other["created"], stage.waiting) == (True, 2)
@@ -265,14 +265,14 @@ class TestSubmits:
 
     def test_a_plain_submit_may_have_every_field_of_a_task_object(self) -> None:
         stage = Intake()
-        told = {
+        delivered = {
             "queue": QUEUE,
             "handler_ref": "charge",
             "payload_text": "x",
             "delay": "1h",
             "concurrency_key": "ann",
         }
-        stored = stage.world.task(stage.take({"submit": told})["id"])
+        stored = stage.world.task(stage.take({"submit": delivered})["id"])
         assert (stored.payload, stored.concurrency_key) == (b"x", "ann")
         assert stored.next_attempt_at == stage.world.clock.now() + timedelta(hours=1)
 
@@ -294,10 +294,10 @@ class TestSubmits:
         assert not stage.take(event("eventbridge"))["created"]
         assert json.loads(stage.world.task(first["id"]).payload) == event("eventbridge")
 
-    @pytest.mark.parametrize("told", [None, [], {}, {"requestContext": {}}, 5])
-    def test_an_event_that_nobody_knows_is_refused(self, told: object) -> None:
+    @pytest.mark.parametrize("delivered", [None, [], {}, {"requestContext": {}}, 5])
+    def test_an_event_of_an_unknown_source_is_refused(self, delivered: object) -> None:
         with pytest.raises(InputInvalid):
-            Intake().take(told)
+            Intake().take(delivered)
 
 
 @pytest.mark.parametrize("routes", ["no JSON", "[]", "5", '{"*": {"queue": "q"}}', '{"*": 5}'])
