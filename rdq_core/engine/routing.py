@@ -5,14 +5,13 @@ exception is a function that is handed a task and never adopts it: from the fift
 the task itself may be what kills it.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 from rdq_core.config.settings import QueueSettings
 from rdq_core.config.targets import HandlerTarget, InvocationMode
-from rdq_core.domain.attempt import Code, Outcome
+from rdq_core.domain.attempt import Code
 from rdq_core.domain.backoff import BackoffPolicy
 from rdq_core.domain.lease import Claim
 from rdq_core.engine.ports import Handler, HandlerSource, Invoker
@@ -46,11 +45,6 @@ class Router:
     handlers: HandlerSource
     invoker: Invoker | None = None
 
-    @property
-    def classes(self) -> Mapping[type[BaseException], Outcome]:
-        """The exception classes that the application has registered an outcome for."""
-        return self.handlers.classes
-
     def handler(self, ref: str, settings: QueueSettings) -> Handler | None:
         """The handler of a ref: the host's own registry first, then the queue's `handlers`. None
         when the ref is unroutable.
@@ -69,6 +63,8 @@ class Router:
 
     def hands_over(self, ref: str, settings: QueueSettings) -> bool:
         """Whether the ref's function adopts and settles the claim itself."""
+        if ref not in settings.handlers:  # most queues name no functions
+            return False
         target = self.target(ref, settings)
         return target is not None and target.invocation is InvocationMode.ASYNC
 

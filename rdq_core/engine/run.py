@@ -345,7 +345,7 @@ class _TaskRun:
             end = Returned(end.value.value)
         rules = Rules(
             mapper=handler.outcome,
-            classes=self._parts.router.classes,
+            classes=self._parts.router.handlers.classes,
             permanent=self._settings.classification.permanent,
             retryable=self._settings.classification.retryable,
         )

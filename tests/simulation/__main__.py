@@ -1,9 +1,8 @@
-"""Run seeds of the simulation, and tell of the first failure as a timeline: `make simulate
-SEEDS=1000`.
+"""Run seeds of the simulation (`make simulate SEEDS=1000`), and print the first failure.
 
-`--from N` begins at another seed, `--seed S` runs one and prints its story whatever comes of it,
-`--sight` plants the mistakes instead, one after the other, and tells after how many seeds each was
-seen: `--sight job` those with a job.
+`--from N` begins at another seed, `--seed S` runs one seed and prints its timeline, `--sight` runs
+with each planted mistake in turn and prints the first seed that sees it; `--sight job` takes the
+mistakes with "job" in their names.
 """
 
 import argparse
@@ -50,14 +49,14 @@ def simulate(seeds: Iterable[int], jobs: int) -> int:
             total += counts
             if not is_well:
                 print(f"seed {seed} fails", flush=True)
-                return tell(seed)
+                return report(seed)
     took = time.perf_counter() - began
     print(f"{runs} seeds passed, 0 failed, in {took:.0f} s ({runs / took:.0f} a second)")
     print(", ".join(f"{count} {name}" for name, count in sorted(total.items())))
     return 0
 
 
-def tell(seed: int) -> int:
+def report(seed: int) -> int:
     """Shrink a failing seed and print its timeline."""
     failure = failure_of(plan_of(str(seed)))
     if failure is None:

@@ -170,7 +170,7 @@ def operator(world: "World", process: Process) -> None:
         process.sleep(process.dice.random() * 3)
         after = None
         with contextlib.suppress(StoreFailed):
-            _look_at_somebody(world, process, parts)
+            _read_a_task(world, process, parts)
             while True:
                 page = parts.store.dead(QUEUE, limit=2, after=after)
                 for entry in page.items:
@@ -227,7 +227,7 @@ def canceller(world: "World", process: Process) -> None:
     while not world.is_calm:
         process.sleep(process.dice.random() * 8)
         with contextlib.suppress(StoreFailed, TaskConflict, TaskNotFound):
-            _look_at_somebody(world, process, parts)
+            _read_a_task(world, process, parts)
             if world.ids:
                 cancel.cancel(process.dice.choice(world.ids), op_id=process.ids.nonce())
 
@@ -255,15 +255,15 @@ def cleaner(world: "World", process: Process) -> None:
                 store.clean_up(record)
 
 
-def _look_at_somebody(world: "World", process: Process, parts: Any) -> None:
-    """Whoever reads a task while it moves on sees all of it."""
+def _read_a_task(world: "World", process: Process, parts: Any) -> None:
+    """A task that is read while it changes is read whole."""
     if not world.ids:
         return
     task_id = process.dice.choice(world.ids)
     try:
         task = parts.store.get(task_id)
     except CorruptItem as corrupt:
-        require("whoever reads sees a whole task", "changed each time" in corrupt.message, corrupt)
+        require("a task is read whole", "changed each time" in corrupt.message, corrupt)
         return
     if task is not None:
         numbers = [attempt.attempt_no for attempt in task.attempts]
@@ -275,7 +275,7 @@ def _look_at_somebody(world: "World", process: Process, parts: Any) -> None:
 
 
 def put_odd_row(world: "World", number: int) -> None:
-    """A row of a newer version of rdq, which this one must neither touch nor stumble over."""
+    """A row of a newer version of rdq, which this one must neither touch nor fail on."""
     task_id = encode_id(2_000_000 + number)
     due_at = int(world.history.seconds * 1000)
     item = {

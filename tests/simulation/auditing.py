@@ -1,6 +1,4 @@
-"""What must be true of the audit log: it is only ever added to, and nothing was begun that it
-doesn't tell of.
-"""
+"""The audit log's invariants: records are only added, and every operation has its intent."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -8,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rdq_core.engine.ports import Phase
 from rdq_core.testing.fake_dynamodb import Change
 from tests.simulation.verdict import require
-from tests.simulation.witness import Deed
+from tests.simulation.witness import StoreCall
 
 if TYPE_CHECKING:
     from rdq_core.testing.fake_dynamodb import Database
@@ -23,17 +21,15 @@ def check_change(change: Change) -> None:
     require("an audit record stays", change.after is not None, change.key)
 
 
-def check_intent(database: "Database", call: Deed) -> None:
-    """Somebody's operation has changed a task: that he was going to do it is on record."""
+def check_intent(database: "Database", call: StoreCall) -> None:
+    """An operator's operation has changed a task: its intent must be on record."""
     op_id = call.options["op_id"]
     known = any(op_id in item["detail"]["S"] for item in _of_phase(database, Phase.INTENT))
     require("what has no intent on record was not begun", known, call)
 
 
 def check_end(database: "Database", completed: set[str]) -> None:
-    """At the end: each end has its beginning, and whoever was told that all went well has both on
-    record.
-    """
+    """At the end of a run: each end has its intent, and each operation that succeeded has both."""
     begun = {item["operation_id"]["S"] for item in _of_phase(database, Phase.INTENT)}
     ended = [
         item["operation_id"]["S"]
@@ -42,8 +38,8 @@ def check_end(database: "Database", completed: set[str]) -> None:
     ]
     require("an operation ends once", len(ended) == len(set(ended)), ended)
     require("each end on record has its intent", begun.issuperset(ended), set(ended) - begun)
-    told = {item["detail"]["S"] for item in _of_phase(database, Phase.DONE)}
-    missing = [mark for mark in completed if not any(mark in detail for detail in told)]
+    details = {item["detail"]["S"] for item in _of_phase(database, Phase.DONE)}
+    missing = [mark for mark in completed if not any(mark in detail for detail in details)]
     require("what was done is on record", not missing, missing)
 
 

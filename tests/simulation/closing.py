@@ -1,4 +1,4 @@
-"""When all is done: what everybody can read is whole, and is what was promised."""
+"""Checks at the end of a run: everything stored can be read, and is what was promised."""
 
 from typing import TYPE_CHECKING
 

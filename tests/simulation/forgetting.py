@@ -1,4 +1,4 @@
-"""What must be true of references and of what was forgotten."""
+"""The invariants of references and of forgotten tasks."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -6,16 +6,14 @@ from rdq_core.domain.references import Reference, ReferenceKind
 from rdq_core.testing.fake_dynamodb import Change
 from tests.simulation.rows import Item, Row, outlives
 from tests.simulation.verdict import require
-from tests.simulation.witness import Deed
+from tests.simulation.witness import StoreCall
 
 if TYPE_CHECKING:
     from rdq_core.testing.fake_dynamodb import Database
 
 CONTROL: Final = "rdq-control"
 FORGETTING: Final = frozenset({"forget", "submit", "claim", "claim_keyed", "lapsed"})
-"""The verbs that may remove a row whose target was forgotten: whoever forgets, and whoever finds
-out.
-"""
+"""The verbs that may remove a row whose target was forgotten."""
 _GRACE: Final = 2000
 _TARGETS: Final = 3
 
@@ -26,17 +24,17 @@ def target_of(number: int) -> Reference:
 
 
 class Forgotten:
-    """What was forgotten, as tombstones tell and as those were told who asked for it."""
+    """What was forgotten, by the tombstones and by the answers to the requests."""
 
     def __init__(self) -> None:
         self._answered: dict[str, int] = {}
 
-    def heard(self, call: Deed) -> None:
+    def heard(self, call: StoreCall) -> None:
         """A forget has been answered with success."""
         digest, moment = call.given[0].digest, round(call.options["now"].timestamp() * 1000)
         self._answered[digest] = max(moment, self._answered.get(digest, 0))
 
-    def check_removal(self, database: "Database", row: Row, call: Deed) -> None:
+    def check_removal(self, database: "Database", row: Row, call: StoreCall) -> None:
         """A row is removed by another verb than a purge."""
         require("only a purge or a forget removes a row", call.verb in FORGETTING, call)
         require("only what was forgotten is removed", is_forgotten(database, row), call)
@@ -74,8 +72,8 @@ def _places(row: Row) -> list[tuple[str, str]]:
 
 
 def is_forgotten(database: "Database", row: Row) -> bool:
-    """Whether a tombstone means the row's task: nobody will run it, and whoever finds it removes
-    it.
+    """Whether a tombstone includes the row's task: no worker runs it, and the next that reads it
+    removes it.
     """
     stones = (
         database.tables[CONTROL].get((f"ref#{digest}", "tombstone")) for digest in row.references

@@ -1,5 +1,5 @@
-"""Handlers that do what the dice say: succeed, fail in every way, take too long, never listen,
-return too much.
+"""Handlers that do what the dice say: succeed, fail in every way, take too long, ignore their
+cancellation, or return too much.
 """
 
 import random

@@ -1,8 +1,7 @@
-"""The invariants, held against every write at the moment it is made, and against every answer that
-a verb gives.
+"""The invariants, checked at every write and at every answer of a store's verb.
 
-The invariant of the invariants: they read what is stored with lines of their own, so a mistake of
-the product can't hide behind itself.
+They read what is stored with code of their own, and not with the product's, so that a mistake of
+the product can't hide itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ from tests.simulation.rows import TERMINAL, Row, maybe
 from tests.simulation.scheduler import SECOND, Scheduler
 from tests.simulation.timeline import Timeline
 from tests.simulation.verdict import Broken, require
-from tests.simulation.witness import Deed
+from tests.simulation.witness import StoreCall
 
 TASKS: Final = "rdq-tasks"
 DLQ: Final = "rdq-dlq"
@@ -99,7 +98,7 @@ class History:
         is_none = row is None or row.is_gone(self.seconds) or is_forgotten(self.database, row)
         return None if is_none else row
 
-    def _tell(self, change: Change, call: Deed | None) -> None:
+    def _tell(self, change: Change, call: StoreCall | None) -> None:
         who = "time to live" if self.flight is None else self.flight.process.name
         what = "removed" if change.after is None else "put" if change.before is None else "changed"
         row = maybe(change.after) if change.key[1] == "T" else None
@@ -116,7 +115,7 @@ class History:
         )
         self._timeline.note(who, f"{what} {change.table[4:]} {what_of}{state}{why}")
 
-    def _row_changed(self, before: Row | None, after: Row | None, call: Deed | None) -> None:
+    def _row_changed(self, before: Row | None, after: Row | None, call: StoreCall | None) -> None:
         if after is None:
             self._removed(before, call)
         elif before is None or before.life != after.life:
@@ -134,7 +133,7 @@ class History:
             call.committed.append((before, after))
         self._check_key(before, after)
 
-    def _removed(self, before: Row | None, call: Deed | None) -> None:
+    def _removed(self, before: Row | None, call: StoreCall | None) -> None:
         assert before is not None
         if call is None:
             require(
@@ -151,7 +150,7 @@ class History:
         self.gone.add(before.task_id)
         self._last_lives[before.task_id] = (before, self.seconds)
 
-    def _submitted(self, before: Row | None, after: Row, call: Deed | None) -> None:
+    def _submitted(self, before: Row | None, after: Row, call: StoreCall | None) -> None:
         if call is None or call.verb != "submit":
             raise Broken("a row appears by a submit", f"{call} made one of task {after.task_id}")
         if before is not None:
@@ -166,14 +165,14 @@ class History:
             self.records.begin(self.database, after)
         self._check_named(after)
 
-    def _check_next_life(self, last: Row, gone_at: float, row: Row, call: Deed) -> None:
+    def _check_next_life(self, last: Row, gone_at: float, row: Row, call: StoreCall) -> None:
         """A submit that began before the last life did, and went on until that was removed, can't
         know of its fence.
         """
         if self.seconds - gone_at > 2 * EARLY and row.created_at > last.created_at:
             require("a fence only grows, over lives too", row.fence > last.fence, call)
 
-    def _moved(self, before: Row, after: Row, call: Deed | None) -> None:
+    def _moved(self, before: Row, after: Row, call: StoreCall | None) -> None:
         if call is None or call.verb not in ARROWS:
             raise Broken(
                 "a row changes by a verb of its machine", f"{call} changed task {after.task_id}"
@@ -197,7 +196,7 @@ class History:
         if after.status in TERMINAL or call.verb == "reschedule":
             self._check_budget(before, after, call)
 
-    def _check_arrow(self, arrow: Arrow, before: Row, after: Row, call: Deed) -> None:
+    def _check_arrow(self, arrow: Arrow, before: Row, after: Row, call: StoreCall) -> None:
         require(
             f"{call.verb} goes from {'/'.join(sorted(arrow.source))}",
             before.status in arrow.source,
@@ -240,7 +239,7 @@ class History:
                 call,
             )
 
-    def _check_shape(self, after: Row, call: Deed) -> None:
+    def _check_shape(self, after: Row, call: StoreCall) -> None:
         has_ended = after.status in TERMINAL
         require(
             "a due time goes with a task that goes on", (after.due_at is None) == has_ended, call
@@ -252,7 +251,7 @@ class History:
         )
         require("only what has ended has an end", after.expires_at is None or has_ended, call)
 
-    def _claimed(self, before: Row, after: Row, call: Deed) -> None:
+    def _claimed(self, before: Row, after: Row, call: StoreCall) -> None:
         token = call.grant.token
         require(
             "a claim installs its own token",
@@ -262,7 +261,7 @@ class History:
         require("a newer version's row is not leased", after.version == 1, call)
         self.claims[token] = (after.task_id, after.fence, self.lives[after.task_id, after.life])
 
-    def _redrove(self, before: Row, after: Row, call: Deed) -> None:
+    def _redrove(self, before: Row, after: Row, call: StoreCall) -> None:
         require("a redrive sees the death it undoes", before.completed_at == _dead_at(call), call)
         require("a redrive gives the whole budget back", after.attempt_count == 0, call)
         require("a redrive counts", after.redrive_count == before.redrive_count + 1, call)
@@ -274,7 +273,7 @@ class History:
         if payload is not None:
             self.lives[after.task_id, after.life] = payload
 
-    def _check_budget(self, before: Row, after: Row, call: Deed) -> None:
+    def _check_budget(self, before: Row, after: Row, call: StoreCall) -> None:
         require(
             "no more attempts than the budget has", after.attempt_count <= max(self._budgets), call
         )
@@ -334,13 +333,13 @@ class History:
             self.records.check_body(self.database, row)
             self.forgotten.check_row(self.database, row)
 
-    def _check_audit(self, call: Deed) -> None:
+    def _check_audit(self, call: StoreCall) -> None:
         if self.is_audited:
             auditing.check_intent(self.database, call)
 
     # -- every answer ------------------------------------------------------------------------------
 
-    def heard(self, call: Deed, answer: Any, error: RdqError | None) -> None:
+    def heard(self, call: StoreCall, answer: Any, error: RdqError | None) -> None:
         """A verb has come back to its caller."""
         call.error = error
         if call.verb == "forget" and error is None:
@@ -355,13 +354,13 @@ class History:
         if call.committed and self._denies(call, answer, error):
             raise Broken("what a verb did, it doesn't deny", f"{call}: {error or answer}")
 
-    def _was_done_by_another_call(self, call: Deed) -> bool:
+    def _was_done_by_another_call(self, call: StoreCall) -> bool:
         """A redrive or cancel that is repeated with its own `op_id` finds itself done; a heartbeat
         may be needless.
         """
         return call.verb in ("redrive", "cancel", "heartbeat")
 
-    def _denies(self, call: Deed, answer: Any, error: RdqError | None) -> bool:
+    def _denies(self, call: StoreCall, answer: Any, error: RdqError | None) -> bool:
         _, made = call.committed[-1]
         row = self.row(made.task_id) if made is not None else None
         if row is None or row.life != made.life:
@@ -397,16 +396,16 @@ def _is_final(error: RdqError | None) -> bool:
     )
 
 
-def _dead_at(call: Deed) -> int:
+def _dead_at(call: StoreCall) -> int:
     return to_millis(call.given[0].dead_at)
 
 
-def _is_retryable(call: Deed) -> bool:
+def _is_retryable(call: StoreCall) -> bool:
     attempt = call.given[1]
     return attempt is not None and attempt.outcome == "RETRYABLE_FAILURE"
 
 
-def _says_done(call: Deed, answer: Any) -> bool:
+def _says_done(call: StoreCall, answer: Any) -> bool:
     match call.verb:
         case "submit":
             return bool(answer.created)

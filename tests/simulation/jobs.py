@@ -20,7 +20,7 @@ from tests.simulation.process import Process
 from tests.simulation.queues import QUEUE
 from tests.simulation.rows import Row
 from tests.simulation.verdict import require
-from tests.simulation.witness import Deed
+from tests.simulation.witness import StoreCall
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -94,7 +94,7 @@ class Errands:
             job,
         )
 
-    def treated(self, call: Deed) -> None:
+    def treated(self, call: StoreCall) -> None:
         """A dead task was sent back, or removed."""
         job_id = call.options["op_id"]
         if job_id in self._meant:

@@ -39,8 +39,8 @@ _SOON: Final = 60_000
 kick's own clock.
 """
 _GIVEN_UP_AFTER: Final = 60 * SECOND
-_WORD: Final = 5 * SECOND
-"""How long what a process has said, or booked, may be believed once it is dead."""
+_BELIEVED_FOR: Final = 5 * SECOND
+"""How long an announcement or reservation of a process may stand once the process is dead."""
 _TIME: Final = timedelta(minutes=15)
 _TWICE: Final = 0.2
 _NAME: Final = "sweeper"
@@ -49,7 +49,7 @@ _SCHEDULED_EVERY: Final = 60 * SECOND
 
 
 @dataclass(eq=False, slots=True)
-class Told:
+class StreamRecord:
     """A record of the stream: when its row was written."""
 
     at: int
@@ -57,14 +57,14 @@ class Told:
 
 
 class Wakeups:
-    """Who was told of what, and who is about to look. `under_way` are records in a kick's hands,
-    starts and sweeps.
+    """The stream's records, and who is about to look for work. `under_way` counts records in a
+    kick's hands, starts and sweeps.
     """
 
     def __init__(self, world: "World") -> None:
         self._world = world
         self._dice = random.Random(f"{world.plan.seed}/starts")
-        self.stream: list[Told] = []
+        self.stream: list[StreamRecord] = []
         self.under_way = self.started = self.excuses = 0
         self._waiting: dict[str, int] = {}
         self._excused_until = -1
@@ -83,23 +83,23 @@ class Wakeups:
         now = self._world.scheduler.now
         images = {"OldImage": change.before, "NewImage": change.after}
         self.stream.append(
-            Told(now, {"dynamodb": {name: image for name, image in images.items() if image}})
+            StreamRecord(
+                now, {"dynamodb": {name: image for name, image in images.items() if image}}
+            )
         )
         is_new = before is None or before.status != "PENDING" or before.due_at != after.due_at
         if is_new and (after.due_at or 0) <= self._world.history.seconds * 1000 + _SOON:
             self._waiting[after.task_id] = now
 
     def excuse(self, who: str, why: str) -> None:
-        """Somebody has taken rows upon himself and can't look any more: they are the next
-        schedule's.
-        """
+        """A process that was to look for rows can't any more: they are left to the schedule."""
         if not self._world.scheduler.is_over:
             self._world.timeline.note(who, f"{why}: what waits now is left to the schedule")
             self.excuses += 1
-            self._excused_until = self._world.scheduler.now + _WORD
+            self._excused_until = self._world.scheduler.now + _BELIEVED_FOR
 
     def check(self) -> None:
-        """Whether there is anybody who will look at what waits."""
+        """Require that some process will look for each row that waits."""
         if self.stream or self.under_way:
             return
         left = [task_id for task_id, at in self._waiting.items() if at > self._excused_until]
@@ -109,7 +109,7 @@ class Wakeups:
             )
 
     def schedule(self) -> None:
-        """Once all are well: a sweep each minute, but only where somebody was excused."""
+        """After the trouble: a scheduled sweep a minute, but only if a process was excused."""
         now = self._world.scheduler.now
         if self._excused_until >= 0 and now >= self._scheduled_at + _SCHEDULED_EVERY:
             self._scheduled_at, self._excused_until = now, -1
@@ -125,12 +125,10 @@ class Wakeups:
 
 
 def kick(world: "World", process: Process) -> None:
-    """The kick function, which is given some records at a time, again and again until it is done
-    with them.
-    """
+    """The kick function, which gets some records at a time, again until it succeeds with them."""
     wakeups, starter = world.wakeups, _Starter(world, process)
     parts = world.parts(process)
-    parts = replace(parts, reservations=_Books(parts.reservations, starter))
+    parts = replace(parts, reservations=_NotesAcquires(parts.reservations, starter))
     function = KickFunction(
         FunctionHost(parts=parts, metrics=MetricsSink("kick"), start=starter, environ=_ENVIRON)
     )
@@ -143,7 +141,7 @@ def kick(world: "World", process: Process) -> None:
             wakeups.check()
 
 
-def _taken(stream: list[Told], process: Process) -> list[Told]:
+def _taken(stream: list[StreamRecord], process: Process) -> list[StreamRecord]:
     """Some of the records, out of their order."""
     count = min(len(stream), process.dice.choice((1, 1, 2, 5)))
     return [stream.pop(process.dice.randrange(len(stream))) for _ in range(count)]
@@ -154,14 +152,14 @@ def _give(
     process: Process,
     function: KickFunction,
     starter: "_Starter",
-    batch: Sequence[Told],
+    batch: Sequence[StreamRecord],
 ) -> None:
-    starter.has_booked = is_done = False
+    starter.has_acquired = is_done = False
     try:
         is_done = _is_done(world, process, function, batch)
     except BaseException:
-        if starter.has_booked:
-            world.wakeups.excuse(process.name, "killed between its booking and the start")
+        if starter.has_acquired:
+            world.wakeups.excuse(process.name, "killed between its reservation and the start")
         raise
     finally:
         world.wakeups.under_way -= 1
@@ -170,26 +168,26 @@ def _give(
 
 
 def _is_done(
-    world: "World", process: Process, function: KickFunction, batch: Sequence[Told]
+    world: "World", process: Process, function: KickFunction, batch: Sequence[StreamRecord]
 ) -> bool:
-    """Whether nobody has to be told of these records any more."""
+    """Whether these records need not be delivered again."""
     try:
-        function.kick({"Records": [told.record for told in batch]})
+        function.kick({"Records": [record.record for record in batch]})
     except (StoreFailed, ClientError, ReadTimeoutError) as failed:
         world.timeline.note(process.name, f"a batch fails: {type(failed).__name__}")
-        if min(told.at for told in batch) + _GIVEN_UP_AFTER > world.scheduler.now:
+        if min(record.at for record in batch) + _GIVEN_UP_AFTER > world.scheduler.now:
             return False
         world.wakeups.excuse(process.name, "a batch is given up")
     return True
 
 
 class _Starter:
-    """What starts sweeps for a kick: now and then it is refused, or its answer is lost."""
+    """Starts sweeps for a kick. Now and then a start is refused, or its answer is lost."""
 
     def __init__(self, world: "World", process: Process) -> None:
         self._world = world
         self._process = process
-        self.has_booked = False
+        self.has_acquired = False
 
     def __call__(self, function: str, event: Any) -> None:
         self._process.sleep(0.005)
@@ -199,31 +197,31 @@ class _Starter:
                 {"Error": {"Code": "TooManyRequestsException", "Message": "injected"}}, "Invoke"
             )
         self._world.wakeups.start(dict(event))
-        self.has_booked = False
+        self.has_acquired = False
         self._process.sleep(0.005)
         if trouble < 2 * self._world.plan.refusals:
             raise ReadTimeoutError(endpoint_url=function)
 
 
-class _Books:
-    """A `Reservations`, of which it is known whether it may have booked."""
+class _NotesAcquires:
+    """A `Reservations` that notes whether it may have acquired one."""
 
     def __init__(self, reservations: Any, starter: _Starter) -> None:
         self._reservations = reservations
         self._starter = starter
 
     def acquire(self, queue: str, **when: Any) -> bool:
-        """From its first request on, whoever is killed may leave a booking behind."""
-        self._starter.has_booked = True
-        self._starter.has_booked = bool(self._reservations.acquire(queue, **when))
-        return self._starter.has_booked
+        """From its first request on, a process that is killed may leave a reservation behind."""
+        self._starter.has_acquired = True
+        self._starter.has_acquired = bool(self._reservations.acquire(queue, **when))
+        return self._starter.has_acquired
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._reservations, name)
 
 
 def _sweep(world: "World", process: Process, *, event: dict[str, Any]) -> None:
-    """An invocation of the sweeper function. When it fails nobody starts it again."""
+    """An invocation of the sweeper function. It is not repeated when it fails."""
     wakeups, has_ended = world.wakeups, False
     longest = 2 * world.queues.settings(QUEUE).execution.handler_timeout.total_seconds()
     functions = _Functions(Handlers(world, process, [QUEUE], longest=longest))
@@ -246,9 +244,7 @@ def _sweep(world: "World", process: Process, *, event: dict[str, Any]) -> None:
 
 
 class _Functions:
-    """The functions that the queue names, each of which does what the handlers of the sweep's own
-    process do.
-    """
+    """The functions that the queue names. They run the handlers of the sweep's own process."""
 
     def __init__(self, handlers: Handlers) -> None:
         self._handlers = handlers

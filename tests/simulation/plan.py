@@ -99,14 +99,14 @@ def plan_of(seed: str) -> Plan:
         return replace(
             plan, workers=2, tasks=3, keys=0, long_runs=0.8, leaps=(), rates=rates, queue=queue
         )
-    if kind < 0.35:  # workers lose sight of storage again and again, in the middle of what they do
+    if kind < 0.35:  # workers lose their connection again and again, in the middle of their work
         return replace(plan, leaps=(), rates={**plan.rates, "cut_off": 0.04})
     return _maybe_kicked(plan)
 
 
 def _maybe_kicked(plan: Plan) -> Plan:
-    """Some runs have no workers, but sweeps that are started for new work; half of them nobody who
-    is killed.
+    """Make some runs have kicks and sweeps instead of workers. In half of them no process is
+    killed.
     """
     dice = random.Random(f"{plan.seed}/kicks")
     if dice.random() >= _KICKED:

@@ -233,7 +233,7 @@ def _never_lingers(real: Any, self: Any, parts: Any, slots: Any, limits: Any, st
     real(self, parts, slots, replace(limits, linger=timedelta(0)), stop)
 
 
-def _books_a_minute(real: Any, self: Any, queue: str, *, now: Any, until: Any) -> bool:
+def _reserves_a_minute(real: Any, self: Any, queue: str, *, now: Any, until: Any) -> bool:
     return bool(real(self, queue, now=now, until=until + timedelta(minutes=1)))
 
 
@@ -246,7 +246,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "a claim is settled without its token": _without("IS_HELD_BY_CALLER"),
     "a heartbeat shortens a lease": _without("IS_EARLIER"),
     "a cancel stops what has ended": _without("IS_LIVE"),
-    "a redrive undoes a death that nobody has seen": _without("DIED_THEN"),
+    "a redrive undoes a death that was not seen": _without("DIED_THEN"),
     "a job sends a task back twice": _without("IS_NOT_DONE"),
     "a record is put over a published one": _without("IS_FRESH"),
     "a renewal shortens a body's life": _without("BODY_ENDS_SOONER"),
@@ -265,10 +265,10 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "attempts are numbered by the budget": _everywhere(
         "next_record", _numbers_by_budget, settling, claiming, dead_letters
     ),
-    "a winner takes himself for a loser": _everywhere(
+    "a winner takes itself for a loser": _everywhere(
         "was_our_write", _never_us, settling, dead_letters
     ),
-    "a loser takes himself for a winner": _everywhere(
+    "a loser takes itself for a winner": _everywhere(
         "was_our_write", _always_us, settling, dead_letters
     ),
     "a redrive leaves the dead-letter entry": _wrapped(
@@ -287,7 +287,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "a cancel ends a task that came later": _without("IS_THIS_LIFE"),
     "a task is stored without its reference": _wrapped(References, "put", _is_forgotten),
     "a reference ends before its task": _wrapped(References, "_change_ends", _is_forgotten),
-    "nobody looks for the tombstone": _wrapped(References, "are_forgotten", lambda *_: False),
+    "the tombstone is not looked for": _wrapped(References, "are_forgotten", lambda *_: False),
     "a write is denied when what follows it fails": _everywhere(
         "after_a_write", _lets_fail, submitting, forgetting, reading
     ),
@@ -300,7 +300,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "a page is worked off before it is written down": _wrapped(
         Advancer, "_next_page", _works_before_writing
     ),
-    "who takes a page over believes that it is done": _wrapped(
+    "a page that is taken over counts as done": _wrapped(
         Advancer, "_worked_off", _believes_the_page
     ),
     "a job goes on from where it has not been": _wrapped(Advancer, "_read", _cuts_the_page),
@@ -309,11 +309,13 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "a job that has ended is begun again by a late request": _wrapped(
         DynamoJobs, "create", _begins_by_a_put
     ),
-    # Who wakes whom.
-    "a sweep clears awake_until after looking": _wrapped(Scheduler, "__init__", _never_lingers),
-    "a refused start leaves its booking behind": _wrapped(KickFunction, "_release", _is_forgotten),
-    "a booking stands for longer than a sweep looks": _wrapped(
-        DynamoReservations, "acquire", _books_a_minute
+    # Kicks, and the sweeps that they start.
+    "a sweep withdraws its announcement after looking": _wrapped(
+        Scheduler, "__init__", _never_lingers
+    ),
+    "a refused start keeps its reservation": _wrapped(KickFunction, "_release", _is_forgotten),
+    "a reservation lasts longer than a sweep looks": _wrapped(
+        DynamoReservations, "acquire", _reserves_a_minute
     ),
     "a kick leaves work of the next seconds to the schedule": _replaced(
         kicking, "SOON", timedelta(0)

@@ -1,4 +1,4 @@
-"""One simulated process: its clocks, its names, and the parts of rdq that it is made of."""
+"""One simulated process: its clocks, its ids, and its parts of rdq."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -44,7 +44,7 @@ class Process:
         return cut_to_millis(at(self._scheduler.now + self.skew))
 
     def monotonic(self) -> float:
-        """Seconds that nobody sets."""
+        """Seconds of the monotonic clock."""
         return (self._scheduler.now - self.home.stood_still) / SECOND
 
     def reading(self) -> Reading:
@@ -54,7 +54,7 @@ class Process:
         )
 
     def learn(self, sent: Reading) -> None:
-        """An answer has come: its `Date` header, of whole seconds, tells the service's time."""
+        """Observe an answer: its `Date` header has the service's time in whole seconds."""
         date = at(self.answered_at).replace(microsecond=0)
         self.clock.observe(date, sent=sent, received=self.reading())
 
@@ -81,7 +81,7 @@ class Process:
 
 
 class Names:
-    """Ids, tokens and nonces that count, so that a timeline can be read. All processes of a run
+    """Ids, tokens and nonces that count up, so that timelines are readable. All processes of a run
     share them.
     """
 

@@ -31,11 +31,11 @@ class Queues:
         return {QUEUE: self.settings(QUEUE)}
 
     def for_submits(self, queue: str) -> QueueSettings:
-        """The same for who submits."""
+        """The same settings as `settings`."""
         return self.settings(queue)
 
     def all_stored(self) -> Mapping[str, StoredQueue]:
-        """No layers: nobody deletes the queue."""
+        """None: the queue is never deleted."""
         return {}
 
 

@@ -1,4 +1,4 @@
-"""What must be true of everything beside the state rows: attempt records, bodies and results."""
+"""The invariants of everything but state rows: attempt records, bodies and results."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,7 +6,7 @@ from typing import Any, Final
 from rdq_core.testing.fake_dynamodb import Change, Database
 from tests.simulation.rows import Row, outlives
 from tests.simulation.verdict import require
-from tests.simulation.witness import Deed
+from tests.simulation.witness import StoreCall
 
 _TASKS: Final = "rdq-tasks"
 _DLQ: Final = "rdq-dlq"
@@ -32,7 +32,7 @@ class Records:
         require("history is as long as it says", len(chain) == row.history_length, row.task_id)
         self.chains[row.task_id, row.life] = chain[::-1]
 
-    def append(self, database: Database, before: Row, after: Row, call: Deed) -> None:
+    def append(self, database: Database, before: Row, after: Row, call: StoreCall) -> None:
         """A row has changed: its history is what it was, or has one record more."""
         chain = self.chains.setdefault((after.task_id, after.life), [])
         if after.history_length == before.history_length:

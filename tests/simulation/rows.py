@@ -1,4 +1,4 @@
-"""Stored items as the invariants read them: with their own few lines, not with the product's."""
+"""Stored items as the invariants read them, without the product's code."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,9 +1,8 @@
-"""A scheduler that decides everything by its seed: which of many threads goes on, and what time it
-is.
+"""A scheduler that decides by its seed which of many threads runs, and what time it is.
 
-One thread runs at a time. Each gives way where it waits: for an answer, for a lock, for time to
-pass. Nobody sleeps: when all of them wait, time jumps to the next thing that happens. What happens
-at the same moment happens in an order of the seed's choosing, so the same seed gives the same run.
+One thread runs at a time. Each yields where it waits: for an answer, for a lock, for time to pass.
+No thread really sleeps: when all of them wait, time jumps to the next thing that happens. The seed
+orders what happens at the same moment, so the same seed gives the same run.
 """
 
 import heapq
@@ -19,7 +18,7 @@ FOREVER: Final = 1 << 62
 
 
 class Killed(BaseException):
-    """The process of this thread has died; whatever it still does, it does to itself alone."""
+    """The process of this thread has died."""
 
 
 @dataclass(eq=False, slots=True)
@@ -100,7 +99,7 @@ class Scheduler:
         """Whether the run is: those who still wait are killed."""
         return self._is_over
 
-    # -- for whoever sets the stage ----------------------------------------------------------------
+    # -- for the world -----------------------------------------------------------------------------
 
     def run(self) -> None:
         """Go on until `finish`, until nothing is left to happen, or until something fails, which is
@@ -159,7 +158,7 @@ class Scheduler:
     # -- for threads -------------------------------------------------------------------------------
 
     def wait(self, until: int = FOREVER) -> None:
-        """Give way until that moment, or until somebody wakes this thread. Raises Killed."""
+        """Yield until that moment, or until another thread wakes this one. Raises Killed."""
         me = self.current
         me.ticket += 1
         if until < FOREVER:
@@ -169,7 +168,7 @@ class Scheduler:
         self._live(me)
 
     def check_alive(self) -> None:
-        """Raise Killed in a thread whose process is dead: what it would do, nobody must see."""
+        """Raise Killed in a thread whose process is dead, so that it has no more effects."""
         self._live(self.current)
 
     def wake(self, strand: Strand, at: int | None = None) -> None:
@@ -210,7 +209,7 @@ class Scheduler:
                 if strand.home.frozen_until <= self.now:
                     return strand
                 strand.home.held.append((strand, what))
-        self._is_over = True  # nothing happens any more: whoever still waits, waits for ever
+        self._is_over = True  # nothing happens any more: threads that still wait, wait for ever
         return next((strand for strand in self._strands if strand.carrier), None)
 
     def _happens(self, call: Callable[[], object]) -> None:

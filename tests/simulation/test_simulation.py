@@ -18,20 +18,20 @@ SEEDS = 150
 AT_ONCE = 50
 MOST = 1000
 SEEN_BY = {
-    "a redrive undoes a death that nobody has seen": [54],
+    "a redrive undoes a death that was not seen": [54],
     "a record is put over a published one": [466],
     "a reclaim takes a live lease": [256],
     "a leaked slot is taken twice": [94],
     "a record in doubt is deleted": [908],
     "a write is denied when what follows it fails": [368],
-    "who takes a page over believes that it is done": [541],
+    "a page that is taken over counts as done": [541],
     "a job goes on from where it has not been": [246],
     "a release spends budget": [46],
     "a job that has ended is begun again by a late request": [77],
-    "a refused start leaves its booking behind": [52],
+    "a refused start keeps its reservation": [52],
     "a kick leaves work of the next seconds to the schedule": [39],
-    "a sweep clears awake_until after looking": [301],
-    "a booking stands for longer than a sweep looks": [397],
+    "a sweep withdraws its announcement after looking": [301],
+    "a reservation lasts longer than a sweep looks": [397],
 }
 """Seeds that have seen what most don't, tried first to save minutes. When they do no longer, the
 others are tried.

@@ -1,8 +1,7 @@
-"""What the engine takes for `threading`: the same names, under the scheduler's hand.
+"""A replacement for `threading`, under the scheduler's control.
 
-The engine's modules find it under the name `threading` for as long as a run lasts. Nothing of the
-product changes for it, and other modules, other threads and the test session go on with the real
-one.
+The engine's modules get it under the name `threading` for as long as a run lasts. The product is
+not changed for it, and other modules, other threads and the test session keep the real one.
 """
 
 import contextlib
@@ -29,7 +28,7 @@ MODULES: Final = (
     sender,
     presence,
 )
-"""Where threads are started, or wait, or hold a lock while they ask storage."""
+"""The modules that start threads, wait, or hold a lock during a request."""
 
 
 class SimulatedThreading:
@@ -45,9 +44,7 @@ class SimulatedThreading:
         return SimulatedEvent(self._scheduler, self._events)
 
     def Lock(self) -> "SimulatedLock":  # noqa: N802
-        """A lock, reentrant or not: a thread that would wait for itself is found by reading, not by
-        chance.
-        """
+        """A lock, always reentrant: deadlocks of a thread with itself are not what is tested."""
         return SimulatedLock(self._scheduler)
 
     RLock = Lock
@@ -86,7 +83,7 @@ class SimulatedEvent:
         return self._is_set
 
     def set(self) -> None:
-        """Wake whoever waits."""
+        """Wake the threads that wait."""
         self._is_set = True
         waiting, self._waiting = self._waiting, []
         for strand in waiting:
@@ -126,7 +123,7 @@ class SimulatedLock:
         self.release()
 
     def acquire(self, *, blocking: bool = True) -> bool:
-        """Wait until nobody else holds it; False when somebody does and there is no waiting."""
+        """Wait until no other thread holds it; without waiting, False if one does."""
         strand = self._scheduler.current
         while self._holder not in (None, strand):
             if not blocking:
@@ -148,7 +145,7 @@ class SimulatedLock:
 
 
 class OneByOne:
-    """A pool of threads that has one, whoever asks."""
+    """A thread pool that runs each call at once, on the caller's thread."""
 
     def __init__(self, at_once: int, *, thread_name_prefix: str) -> None:
         """As the library has it."""
@@ -170,7 +167,7 @@ class SimulatedThread:
         self._name = name
 
     def start(self) -> None:
-        """Start it in the process of whoever calls."""
+        """Start it in the caller's process."""
         self._scheduler.spawn(self._scheduler.current.home, self._target, self._name)
 
 

@@ -1,4 +1,4 @@
-"""What happened, line by line, for whoever has to find out why a run failed."""
+"""What happened in a run, line by line, to find out why it failed."""
 
 from typing import Final
 

@@ -1,6 +1,4 @@
-"""Who wants what: each call of a store's verb is kept, so that every write can be held against what
-it was for.
-"""
+"""Records each call of a store's verb, so that every write can be checked against its call."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +11,7 @@ from tests.simulation.timeline import Timeline
 
 
 @dataclass(eq=False, slots=True)
-class Deed:
+class StoreCall:
     """One call of a verb. `committed` is the state row's change that it made, if it made one:
     before and after.
     """
@@ -69,7 +67,7 @@ class Witness:
         process: Process,
         scheduler: Scheduler,
         timeline: Timeline,
-        heard: Callable[[Deed, Any, RdqError | None], None],
+        heard: Callable[[StoreCall, Any, RdqError | None], None],
     ) -> None:
         self._store = store
         self._process = process
@@ -78,9 +76,9 @@ class Witness:
         self._heard = heard
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
-        return lambda *given, **options: self._call(Deed(verb, given, options, self._process))
+        return lambda *given, **options: self._call(StoreCall(verb, given, options, self._process))
 
-    def _call(self, call: Deed) -> Any:
+    def _call(self, call: StoreCall) -> Any:
         strand = self._scheduler.current
         outer, strand.call = strand.call, call
         try:

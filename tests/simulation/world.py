@@ -1,7 +1,7 @@
-"""One run: everybody who takes part, what becomes of them, and when it is over.
+"""One run: its processes, what happens to them, and when it is over.
 
-First there is trouble, for as long as the plan says. Then it stops, everybody is well, and whatever
-is due has to be done within its bound: a task that waits longer was lost or left behind.
+First there is trouble, for as long as the plan says. Then it stops, and everything that is due has
+to be done within its bound: a task that waits longer was lost or left behind.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from tests.simulation.scheduler import SECOND, Scheduler
 from tests.simulation.threads import under
 from tests.simulation.timeline import Timeline
 from tests.simulation.verdict import Broken, require
-from tests.simulation.witness import Deed, Witness
+from tests.simulation.witness import StoreCall, Witness
 
 TABLES: Final = Tables("rdq-tasks", "rdq-dlq", "rdq-control", "rdq-audit")
 BOUND: Final = 90
@@ -113,9 +113,9 @@ class World:
     def _set_traps(self, chaos: int) -> None:
         plan = self.plan
         for _ in range(plan.freezes):
-            self._some_time(chaos, self._freeze_somebody)
+            self._some_time(chaos, self._freeze_a_process)
         for _ in range(plan.steps):
-            self._some_time(chaos, self._step_somebodys_clock)
+            self._some_time(chaos, self._step_a_clock)
         for span in plan.leaps:
             self._some_time(chaos, partial(self._leap, span))
         if len(plan.budgets) > 1:
@@ -212,13 +212,13 @@ class World:
             process.client, TABLES, ids=process.ids, jitter=process, sleeper=process
         )
 
-    def _heard(self, call: Deed, answer: Any, error: RdqError | None) -> None:
+    def _heard(self, call: StoreCall, answer: Any, error: RdqError | None) -> None:
         with self.ending_the_run():
             self.history.heard(call, answer, error)
 
     @contextlib.contextmanager
     def ending_the_run(self) -> Iterator[None]:
-        """Let a broken promise end the run at once, whoever would catch it on its way."""
+        """Let a broken promise end the run at once, even if a caller would catch it."""
         try:
             yield
         except Broken as broken:
@@ -238,20 +238,22 @@ class World:
 
     # -- what happens to them ----------------------------------------------------------------------
 
-    def _freeze_somebody(self) -> None:
+    def _freeze_a_process(self) -> None:
         if self.processes:
-            self._anybody().freeze(self.dice.choice((0.5, 5.0, 30.0)) * (0.5 + self.dice.random()))
+            self._any_process().freeze(
+                self.dice.choice((0.5, 5.0, 30.0)) * (0.5 + self.dice.random())
+            )
 
-    def _step_somebodys_clock(self) -> None:
+    def _step_a_clock(self) -> None:
         if not self.processes:
             return
-        process = self._anybody()
+        process = self._any_process()
         process.skew += round(self.dice.uniform(-1, 1) * self.dice.choice((2, 600)) * SECOND)
         self.timeline.note(
             process.name, f"its clock is set, now off by {process.skew / SECOND:.1f} s"
         )
 
-    def _anybody(self) -> Process:
+    def _any_process(self) -> Process:
         return self.dice.choice(self.processes)
 
     def _change_budget(self) -> None:
@@ -259,15 +261,14 @@ class World:
         self.timeline.note("owner", f"max_attempts is {self._budget}")
 
     def _leap(self, seconds: float) -> None:
-        """An outage of everybody at once."""
+        """An outage of all processes at once."""
         self.timeline.note("world", f"everybody stands still for {seconds / 3600:.1f} h")
         for process in self.processes:
             if self.dice.random() < 0.3:
                 self.scheduler.kill(process.home)
             else:
-                process.home.clock_stops = (
-                    False  # nobody's machine is suspended for weeks and goes on
-                )
+                # A machine that is suspended for weeks does not resume.
+                process.home.clock_stops = False
                 process.freeze(seconds)
         self._outage_ends = max(self._outage_ends, self.scheduler.now + round(seconds * SECOND))
         self._chaos_ends = max(self._chaos_ends, self._outage_ends + 10 * SECOND)
