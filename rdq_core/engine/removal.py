@@ -56,7 +56,7 @@ class Removals:
         """Check every queue that is due. Failures are reported and stop nothing: the next run tries
         again.
         """
-        for stored in self._leaving():
+        for stored in self._being_deleted():
             try:
                 self._check(stored)
             except (CorruptItem, ConfigInvalid, QueueNotFound, StoreFailed, Unavailable) as error:
@@ -77,7 +77,7 @@ class Removals:
         sleeper.wait(threading.Event(), BETWEEN_CHECKS / timedelta(seconds=1))
         return self._is_empty(stored) and self._end(stored)
 
-    def _leaving(self) -> Iterator[StoredQueue]:
+    def _being_deleted(self) -> Iterator[StoredQueue]:
         try:
             stored = self._queues.all_stored()
         except (StoreFailed, Unavailable):
@@ -90,8 +90,8 @@ class Removals:
         if not self._is_due(stored, self._found_empty.get(deletion)):
             return
         self._found_empty.pop(deletion, None)
-        # A first check is this host's only if it records it before others do. The second follows
-        # within a second on the same host, so it needs no record of its own.
+        # Of the hosts that are about to make a first check, the one that records it makes it. The
+        # second check is that host's, a second later or more, and needs no record.
         if not is_second and not self._queues.note_look(stored, now=self._clock.now()):
             return
         is_empty = self._is_empty(stored)

@@ -77,6 +77,7 @@ class Advancer:
         return self._next_page(job, order)
 
     def _held(self, job: Job, **fields: Any) -> Job:
+        """The job held by this host: other hosts leave its page alone for 30 seconds."""
         return job.changed(
             holder=self._ids.nonce(), held_until=self._clock.now() + HELD_FOR, **fields
         )

@@ -242,6 +242,13 @@ def test_a_forget_that_cannot_be_put_on_record_is_not_begun(
     assert ops.waiting([task_id]) == [task_id]
 
 
+def test_a_field_that_is_unknown_or_missing_is_refused_by_its_name(ops: Ops) -> None:
+    unknown = ops.problem("dlq.list", queue=QUEUE, colour=1)
+    missing = ops.problem("dlq.list", type="*Timeout*")
+    assert unknown["detail"] == "colour: is not a field of this request"
+    assert missing["detail"] == "queue: is missing"
+
+
 def test_a_queue_is_configured_paused_and_resumed(ops: Ops) -> None:
     config = {"config_version": 1, "queues": {"email": {"retry": {"max_attempts": 3}}}}
     assert ops.ask("queue.check", config=config)["items"] == [{"queue": "email", "result": "valid"}]

@@ -25,7 +25,7 @@ from rdq_core.handlers.results import plain_result
 from rdq_core.ops.lines import draft_of_object, payload_lines, task_lines
 from rdq_core.testing.clock import NOON
 from rdq_core.testing.contract.factories import a_task
-from tests.fuzzing import desk, functions, stored
+from tests.fuzzing import functions, operator_requests, stored
 from tests.fuzzing.mutation import any_of, of_bytes, of_data, of_text
 
 Throw = Callable[[random.Random], Any]
@@ -255,7 +255,7 @@ DOORS: Final[dict[str, Door]] = {
         any_of((b'{"a":1}\n', b"one\ntwo\r\n\nthree"), of_bytes), _payload_file
     ),
     "arguments of a submit": Door(any_of(_ARGUMENTS, of_data), _arguments),
-    "a submit": Door(any_of(_ARGUMENTS, of_data), desk.submit),
+    "a submit": Door(any_of(_ARGUMENTS, of_data), operator_requests.submit),
     "a payload": Door(_throw_payload, _payload),
     "a stored result": Door(_throw_result, _result),
     "a configuration file": Door(
@@ -270,9 +270,11 @@ DOORS: Final[dict[str, Door]] = {
         also=(ValueError,),
     ),
     "an id": Door(any_of((ids.encode_id(1 << 100),), of_text), ids.check_id),
-    "a reference": Door(any_of(("order:88213",), of_text), desk.forget),
-    "a cursor": Door(desk.throw_cursor, desk.read_cursor),
-    "an operator's request": Door(any_of(desk.REQUESTS, of_data), desk.ask),
+    "a reference": Door(any_of(("order:88213",), of_text), operator_requests.forget),
+    "a cursor": Door(operator_requests.throw_cursor, operator_requests.read_cursor),
+    "an operator's request": Door(
+        any_of(operator_requests.REQUESTS, of_data), operator_requests.ask
+    ),
     "an event of the intake": Door(functions.throw_delivery, functions.take_in),
     "an event of the kick": Door(functions.throw_records, functions.kick),
     "an event of the ops function": Door(functions.throw_call, functions.operate),

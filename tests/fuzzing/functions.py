@@ -22,7 +22,7 @@ from rdq_core.runtime.sweeping import SweepOrder
 from rdq_core.testing.clock import NOON
 from rdq_core.testing.contract.factories import a_task
 from tests.functions.stage import Stage
-from tests.fuzzing import desk
+from tests.fuzzing import operator_requests
 from tests.fuzzing.mutation import of_bytes, of_data, of_item
 from tests.support.events import event
 from tests.support.functions import Context
@@ -90,7 +90,7 @@ def kick(told: Any) -> None:
 
 def throw_call(dice: random.Random) -> Any:
     """What the ops function is handed: requests as they are, and what a function URL delivers."""
-    request = dice.choice(desk.REQUESTS)
+    request = dice.choice(operator_requests.REQUESTS)
     if dice.random() < 0.4:
         return _sendable(of_data(dice, {**request, "principal": "ann"}))
     request = _sendable(of_data(dice, request)) if dice.random() < 0.3 else request
@@ -108,7 +108,7 @@ def throw_call(dice: random.Random) -> Any:
 
 def operate(call: Any) -> None:
     """It is answered, or told what is wrong with it; never that rdq has a bug."""
-    answer = OpsFunction(desk.parts()).answer(call)
+    answer = OpsFunction(operator_requests.parts()).answer(call)
     problem = answer.get("problem")
     if "statusCode" in answer and answer["statusCode"] != 200:
         problem = json.loads(answer["body"])
@@ -134,9 +134,9 @@ def deploy(told: Any) -> None:
     """It is done, or told what is wrong with it; never that rdq has a bug."""
     sent: list[bytes] = []
     if isinstance(told, dict) and told.keys() >= {"ResponseURL", "RequestType"}:
-        answer = CustomResource(desk.parts(), send=lambda _url, body: sent.append(body)).handle(
-            told
-        )
+        answer = CustomResource(
+            operator_requests.parts(), send=lambda _url, body: sent.append(body)
+        ).handle(told)
         assert [json.loads(each) for each in sent] == [answer]
         if answer["Status"] != "SUCCESS":
             assert "bug" not in answer["Reason"], answer["Reason"]

@@ -1,5 +1,7 @@
 """Jobs that sweeps advance in the background, while operators pause and cancel them."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -97,3 +99,22 @@ def test_a_job_that_cannot_be_understood_stops_no_other(dlq: Dlq) -> None:
     assert dlq.jobs().get(good.id).state is JobState.DONE
     assert dlq.waiting(ids) == ids
     assert [where for where, _ in dlq.world.told.errors] == [f"job {odd.id}"]
+
+
+PROGRAM = """
+import sys
+import rdq_core.runtime.sweepers
+from rdq_core.ops.orders import Order
+select = {"type": "*Timeout*", "since": "2026-07-20T12:00:00.000Z"}
+assert Order.from_plain("dlq.purge", {"select": select, "rate": "1/s"}).selection.type
+print("pydantic" in sys.modules)
+"""
+
+
+@pytest.mark.slow
+def test_a_sweep_that_advances_a_stored_job_loads_no_pydantic() -> None:
+    """Stored selections are read by the standard library alone: a cold start pays for imports."""
+    answer = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout == "False\n"
