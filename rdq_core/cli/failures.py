@@ -142,6 +142,6 @@ def from_aws(error: BaseException) -> errors.RdqError | None:
         return errors.Unavailable(
             f"access denied: dynamodb:{action}", hint="allow this action in the role you use"
         )
-    message = f"DynamoDB refused {action}" if action else "cannot reach AWS"
+    message = f"DynamoDB {action} failed" if action else "cannot reach AWS"
     place = f" at {url}" if (url := endpoint_of(error)) else ""
     return errors.Unavailable(f"{message}{place}: {fault.code}", hint=_CHECK_CONNECTION)

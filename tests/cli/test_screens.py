@@ -90,7 +90,7 @@ def test_a_screen_too_narrow_for_a_table_gets_a_line_a_column(
         assert table_of(rdq(*arguments).out) == []
     listed = rdq("dlq", "list", "billing").out
     assert listed.count(message) == 2
-    assert all(f"id     {task_id[-8:]}\n" in listed for task_id in ids)
+    assert all(f"id        {task_id[-8:]}\n" in listed for task_id in ids)
 
 
 def test_a_wide_screen_shows_more(

@@ -1,7 +1,7 @@
 """Prints the tour: its lines, and on a terminal the current counts below them as a bar."""
 
 import sys
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Final
 
 from rich.console import Console
@@ -12,7 +12,6 @@ from rdq_core.cli.output import escaped
 
 _COLUMNS: Final = 80
 _BAR: Final = 20
-_COLOURS: Final = ("bright_black", "yellow", "green", "red")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +54,16 @@ class Narrator:
 
     def _bar(self) -> Text:
         bar = Text("  ", no_wrap=True, overflow="ellipsis")
-        counts = astuple(self._counts)
-        for count, colour in reversed(list(zip(counts, _COLOURS, strict=True))):
-            bar.append("█" * round(_BAR * count / max(sum(counts), 1)), style=colour)
-        return bar.append(f"  {self._counts}".replace("   ", "  "))
+        counts = self._counts
+        parts = {
+            "green": counts.succeeded,
+            "red": counts.dead,
+            "yellow": counts.in_flight,
+            "bright_black": counts.pending,
+        }
+        for colour, count in parts.items():
+            bar.append("█" * round(_BAR * count / max(sum(parts.values()), 1)), style=colour)
+        return bar.append(f"  {counts}".replace("   ", "  "))
 
 
 def cut(text: str, columns: int) -> str:
