@@ -78,7 +78,7 @@ def test_what_is_not_said_is_not_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("queue", "told"),
+    ("queue", "message"),
     [
         (
             builder.Queue(retry=builder.Retry(max_attempts=0)),
@@ -95,12 +95,12 @@ def test_what_is_not_said_is_not_there() -> None:
     ],
 )
 def test_what_a_file_may_not_say_is_refused_in_the_same_words(
-    queue: builder.Queue, told: str
+    queue: builder.Queue, message: str
 ) -> None:
     with pytest.raises(ConfigInvalid) as refused:
         builder.document({"billing": queue})
 
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(

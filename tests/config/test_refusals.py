@@ -90,7 +90,9 @@ def test_a_value_that_is_not_accepted(queue: str, path: str, value: str, accepte
         ("retry: {lease: 5s}", "retry.lease", "lease belongs under execution"),
     ],
 )
-def test_an_unknown_key_is_told_the_nearest_known_one(queue: str, path: str, nearest: str) -> None:
+def test_an_unknown_key_is_refused_with_the_nearest_known_one(
+    queue: str, path: str, nearest: str
+) -> None:
     error = refused(a_file(queue))
     everything = f"{error.message}\n{error.hint}"
     assert f"queues.billing.{path}: unknown key (its value is " in everything
@@ -113,7 +115,7 @@ def test_an_unknown_key_is_told_the_nearest_known_one(queue: str, path: str, nea
         ("handlers: {a: {function: f, invocation: asynch}}", "did you mean async?"),
     ],
 )
-def test_an_unknown_word_is_told_the_nearest_known_one(queue: str, nearest: str) -> None:
+def test_an_unknown_word_is_refused_with_the_nearest_known_one(queue: str, nearest: str) -> None:
     assert nearest in refused(a_file(queue)).message
 
 

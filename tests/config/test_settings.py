@@ -242,7 +242,7 @@ def test_the_merged_layers_are_plain_data_of_the_same_settings() -> None:
     assert (settings.owner, settings.revision, settings.paused) == ("a", 7, True)
 
 
-def test_what_somebody_does_to_merged_settings_stays_his_own() -> None:
+def test_changing_merged_settings_changes_no_others() -> None:
     before = copy.deepcopy(merged("billing", {}, {}))
     merged("billing", {}, {})["dispatch"] |= {"rate_limit": "5/s"}
     assert merged("billing", {}, {}) == before
