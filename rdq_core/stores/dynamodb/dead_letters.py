@@ -40,8 +40,8 @@ from rdq_core.stores.dynamodb.values import (
     item_size,
     moment,
     number,
-    text_of,
     text,
+    text_of,
     with_end,
 )
 

@@ -29,8 +29,8 @@ from rdq_core.stores.dynamodb.values import (
     compact_json,
     moment,
     number,
-    text_of,
     text,
+    text_of,
 )
 
 _COMPRESS_STACKS_OVER: Final = 512

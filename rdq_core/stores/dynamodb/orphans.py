@@ -45,7 +45,7 @@ from rdq_core.stores.dynamodb.schema import (
 )
 from rdq_core.stores.dynamodb.sender import ConditionFailed
 from rdq_core.stores.dynamodb.state_row import StateRow, maybe_row
-from rdq_core.stores.dynamodb.values import Item, Reader, Value, text_of, text
+from rdq_core.stores.dynamodb.values import Item, Reader, Value, text, text_of
 
 OLD_ENOUGH: Final = timedelta(hours=48)
 _PAGE: Final = 500
