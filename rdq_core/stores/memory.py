@@ -1,7 +1,6 @@
-"""The reference store: the lifecycle's pure functions behind one lock, obviously right, gone with
-the process.
+"""The reference store: the pure functions of the lifecycle behind one lock, gone with the process.
 
-Other stores are compared with it, step by step. It is also the engine's store in tests.
+Tests compare other stores with it step by step, and it is the engine's store in tests.
 """
 
 import threading
@@ -12,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from rdq_core import errors
 from rdq_core.domain import lifecycle
 from rdq_core.domain.attempt import Attempt
 from rdq_core.domain.dead import DeadEntry, entry_of
@@ -32,19 +32,11 @@ from rdq_core.engine.ports import (
     QueueCounts,
     Submission,
 )
-from rdq_core.errors import (
-    LeaseLost,
-    RdqError,
-    StoreFailed,
-    TaskConflict,
-    TaskNotFound,
-    Unavailable,
-)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """A row with where the index has it, how its death is grouped, and which request cancelled or
+class _Stored:
+    """A row with its index shard, the fingerprint of its death, and the request that cancelled or
     redrove it last.
     """
 
@@ -54,24 +46,27 @@ class _Kept:
     op_id: str | None = None
 
     @property
-    def due_at(self) -> datetime | None:
-        task = self.row.task
-        return task.next_attempt_at or task.lease_expires_at
+    def task(self) -> Task:
+        return self.row.task
+
+    @property
+    def due(self) -> tuple[int, str] | None:
+        """Its place in the due index, None when it has ended."""
+        due_at = self.task.next_attempt_at or self.task.lease_expires_at
+        return None if due_at is None else (to_millis(due_at), self.task.id)
 
     @property
     def death(self) -> tuple[int, str] | None:
-        """Where the DLQ has it, None while it isn't dead."""
-        task = self.row.task
-        ended_at = task.completed_at if task.status is Status.DEAD else None
-        return None if ended_at is None else (to_millis(ended_at), task.id)
+        """Its place in the DLQ, None unless it is dead."""
+        dead_at = self.task.completed_at if self.task.status is Status.DEAD else None
+        return None if dead_at is None else (to_millis(dead_at), self.task.id)
 
     @property
     def entry(self) -> DeadEntry:
-        task = self.row.task
         return entry_of(
-            task,
-            attempts=len(task.attempts),
-            payload_size=len(task.payload),
+            self.task,
+            attempts=len(self.task.attempts),
+            payload_size=len(self.task.payload),
             fingerprint=self.fingerprint,
         )
 
@@ -83,7 +78,7 @@ class MemoryStore:
         self._clock = clock
         self._ids = ids
         self._lock = threading.RLock()
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _Stored] = {}
         self._due: dict[tuple[str, int], list[tuple[int, str]]] = defaultdict(list)
         self._dead: dict[str, list[tuple[int, str]]] = defaultdict(list)
         self._forgotten: dict[Reference, datetime] = {}
@@ -96,24 +91,23 @@ class MemoryStore:
             now = self._clock.now()
             present = self._present(task.id, now)
             if present is None:
-                if any(
-                    is_forgotten(now, self._forgotten.get(each)) for each in references_of(task)
-                ):
+                forgets = (self._forgotten.get(each) for each in references_of(task))
+                if any(is_forgotten(now, forgotten_at) for forgotten_at in forgets):
                     raise forgotten(task.id)
                 row = lifecycle.submitted(task, life=self._ids.nonce(), now=now)
-                self._put(_Kept(row, _shard(row.task, shards)))
+                self._put(_Stored(row, _shard(row.task, shards)))
                 return Submission(row.task, created=True)
-            if present.row.task.queue != task.queue:
-                raise TaskConflict(
-                    f"task {task.id} exists in queue {present.row.task.queue}", task_id=task.id
+            if present.task.queue != task.queue:
+                raise errors.TaskConflict(
+                    f"task {task.id} exists in queue {present.task.queue}", task_id=task.id
                 )
-            return Submission(present.row.task, created=False)
+            return Submission(present.task, created=False)
 
     def submit_many(
         self, tasks: Sequence[Task], *, shards_of: Callable[[str], int]
-    ) -> list[Submission | RdqError]:
+    ) -> list[Submission | errors.RdqError]:
         """See `TaskStore.submit_many`."""
-        answers: list[Submission | RdqError] = []
+        answers: list[Submission | errors.RdqError] = []
         storage_failed = False
         for task in tasks:
             try:
@@ -122,9 +116,9 @@ class MemoryStore:
                     if storage_failed
                     else self.submit(task, shards=shards_of(task.queue))
                 )
-            except RdqError as refused:
+            except errors.RdqError as refused:
                 answers.append(refused)
-                storage_failed = isinstance(refused, StoreFailed | Unavailable)
+                storage_failed = isinstance(refused, errors.StoreFailed | errors.Unavailable)
         return answers
 
     # -- claiming ----------------------------------------------------------------------------------
@@ -146,31 +140,28 @@ class MemoryStore:
         with self._lock:
             in_flight = self._living(candidate.queue, Status.IN_FLIGHT)
             if any(
-                kept.row.task.concurrency_key == candidate.concurrency_key for kept in in_flight
+                stored.task.concurrency_key == candidate.concurrency_key for stored in in_flight
             ):
                 return KEY_BUSY
             return self.claim(candidate, grant)
 
     def claim(self, candidate: Candidate, grant: Grant) -> Claim | None:
         """See `TaskStore.claim`."""
-        return self._lease(
-            candidate.task_id,
-            lambda row: (
-                lifecycle.claimed(row, grant)
-                if row.fencing_token == candidate.fencing_token
-                else None
-            ),
-            now=grant.now,
-        )
+
+        def step(row: Row) -> Row | None:
+            is_as_seen = row.fencing_token == candidate.fencing_token
+            return lifecycle.claimed(row, grant) if is_as_seen else None
+
+        return self._lease(candidate.task_id, step, now=grant.now)
 
     def renew(self, candidate: Candidate, *, now: datetime) -> None:
-        """See `TaskStore.renew`. What a task carries is in its row."""
+        """See `TaskStore.renew`. Everything is in the row, so there is nothing to renew."""
 
     def lapsed(self, candidate: Candidate, *, now: datetime) -> Claim | None:
         """See `TaskStore.lapsed`."""
         with self._lock:
             present = self._present(candidate.task_id, now)
-            if present is None or present.row.token is None or not present.row.task.is_due(now):
+            if present is None or present.row.token is None or not present.task.is_due(now):
                 return None
             return _claim_of(present.row)
 
@@ -197,18 +188,14 @@ class MemoryStore:
         expires_at: datetime | None,
     ) -> bool:
         """See `TaskStore.dead_letter_lapsed`."""
-        try:
-            self._change(
-                lapsed.task.id,
-                Verb.DEAD_LETTER,
-                lambda row: lifecycle.dead_lettered_lapsed(
-                    row, lapsed.token, attempt, failure, now=grant.now, expires_at=expires_at
-                ),
-                fingerprint=fingerprint,
-            )
-        except LeaseLost:
-            return False
-        return True
+        return self._has_changed(
+            lapsed.task.id,
+            Verb.DEAD_LETTER,
+            lambda row: lifecycle.dead_lettered_lapsed(
+                row, lapsed.token, attempt, failure, now=grant.now, expires_at=expires_at
+            ),
+            fingerprint=fingerprint,
+        )
 
     def release_lapsed(
         self,
@@ -220,17 +207,13 @@ class MemoryStore:
         unreached: Unreached,
     ) -> bool:
         """See `TaskStore.release_lapsed`."""
-        try:
-            self._change(
-                lapsed.task.id,
-                Verb.RELEASE,
-                lambda row: lifecycle.released_lapsed(
-                    row, lapsed.token, failure, now=grant.now, due_at=due_at, unreached=unreached
-                ),
-            )
-        except LeaseLost:
-            return False
-        return True
+        return self._has_changed(
+            lapsed.task.id,
+            Verb.RELEASE,
+            lambda row: lifecycle.released_lapsed(
+                row, lapsed.token, failure, now=grant.now, due_at=due_at, unreached=unreached
+            ),
+        )
 
     # -- by the holder -----------------------------------------------------------------------------
 
@@ -313,16 +296,16 @@ class MemoryStore:
             ),
         )
 
-    # -- by anybody --------------------------------------------------------------------------------
+    # -- by operators -----------------------------------------------------------------------------
 
     def cancel(
         self, task_id: str, *, now: datetime, op_id: str, expires_at: datetime | None
     ) -> Task:
         """See `TaskStore.cancel`."""
         with self._lock:
-            kept = self._existing(task_id, now)
-            row = lifecycle.cancelled(kept.row, now=now, expires_at=expires_at)
-            return self._put(replace(kept, row=row, op_id=op_id)).row.task
+            stored = self._existing(task_id, now)
+            row = lifecycle.cancelled(stored.row, now=now, expires_at=expires_at)
+            return self._put(replace(stored, row=row, op_id=op_id)).row.task
 
     def redrive(
         self, entry: DeadEntry, edit: Edit, *, now: datetime, op_id: str, shards: int
@@ -331,17 +314,17 @@ class MemoryStore:
         with self._lock:
             marked = self._existing(entry.task_id, now)
             if marked.op_id == op_id:
-                return marked.row.task
-            kept = self._dead_since(entry, Verb.REDRIVE, now)
-            row = lifecycle.redriven(kept.row, edit, now=now)
-            return self._put(_Kept(row, _shard(row.task, shards), op_id=op_id)).row.task
+                return marked.task
+            stored = self._dead_since(entry, Verb.REDRIVE, now)
+            row = lifecycle.redriven(stored.row, edit, now=now)
+            return self._put(_Stored(row, _shard(row.task, shards), op_id=op_id)).row.task
 
-    # no answer is ever lost here
+    # no answer is ever lost in memory, so a request needs no mark
     def purge(self, entry: DeadEntry, *, now: datetime, op_id: str) -> None:  # noqa: ARG002
         """See `TaskStore.purge`."""
         with self._lock:
-            kept = self._dead_since(entry, Verb.PURGE, now)
-            self._unindex(kept)
+            stored = self._dead_since(entry, Verb.PURGE, now)
+            self._unindex(stored)
             del self._kept[entry.task_id]
 
     def forget(self, reference: Reference, *, now: datetime) -> int:
@@ -349,50 +332,52 @@ class MemoryStore:
         with self._lock:
             self._forgotten[reference] = max(now, self._forgotten.get(reference, now))
             chosen = [
-                kept
-                for kept in self._kept.values()
-                if reference in references_of(kept.row.task)
-                and is_forgotten(kept.row.task.created_at, now)
+                stored
+                for stored in self._kept.values()
+                if reference in references_of(stored.task)
+                and is_forgotten(stored.task.created_at, now)
             ]
-            for kept in chosen:
-                self._unindex(kept)
-                del self._kept[kept.row.task.id]
-            return sum(not kept.row.is_gone(now) for kept in chosen)
+            for stored in chosen:
+                self._unindex(stored)
+                del self._kept[stored.task.id]
+            return sum(not stored.row.is_gone(now) for stored in chosen)
 
     # -- reading -----------------------------------------------------------------------------------
 
     def get(self, task_id: str) -> Task | None:
         """See `TaskStore.get`."""
         with self._lock:
-            kept = self._present(task_id, self._clock.now())
-            return None if kept is None else kept.row.task
+            stored = self._present(task_id, self._clock.now())
+            return None if stored is None else stored.task
 
     def dead_entry(self, task_id: str) -> DeadEntry | None:
         """See `TaskStore.dead_entry`."""
         with self._lock:
-            kept = self._present(task_id, self._clock.now())
-            return kept.entry if kept is not None and kept.row.task.status is Status.DEAD else None
+            stored = self._present(task_id, self._clock.now())
+            return (
+                stored.entry if stored is not None and stored.task.status is Status.DEAD else None
+            )
 
     def bears_mark(self, task_id: str, op_id: str) -> bool:
         """See `TaskStore.bears_mark`."""
         with self._lock:
-            kept = self._present(task_id, self._clock.now())
-            return kept is not None and kept.op_id == op_id
+            stored = self._present(task_id, self._clock.now())
+            return stored is not None and stored.op_id == op_id
 
     def dead(self, queue: str, *, limit: int, after: Any = None) -> Page[DeadEntry]:
-        """See `TaskStore.dead`. Those whose retention is over count for the page, and are left out."""
+        """See `TaskStore.dead`. Expired entries count for the page and are left out."""
         with self._lock:
             now, deaths = self._clock.now(), self._dead[queue]
             start = 0 if after is None else bisect_right(deaths, tuple(after))
             read = deaths[start : start + limit]
-            kept = [self._kept[task_id] for _, task_id in read]
+            stored = [self._kept[task_id] for _, task_id in read]
             more = list(read[-1]) if start + limit < len(deaths) else None
-            return Page([each.entry for each in kept if not each.row.is_gone(now)], more)
+            return Page([each.entry for each in stored if not each.row.is_gone(now)], more)
 
     def counts(self, queue: str) -> QueueCounts:
         """See `TaskStore.counts`."""
         with self._lock:
-            waiting = [kept.row.task for kept in self._living(queue, Status.PENDING)]
+            waiting = [stored.task for stored in self._living(queue, Status.PENDING)]
             return QueueCounts(
                 pending=len(waiting),
                 in_flight=sum(1 for _ in self._living(queue, Status.IN_FLIGHT)),
@@ -406,9 +391,9 @@ class MemoryStore:
     # -- cleaning up -------------------------------------------------------------------------------
 
     def clean_up(self, record: Mapping[str, Any]) -> None:
-        """See `Orphans.clean_up`. A row holds all that a task has, so nothing is ever left behind."""
+        """See `Orphans.clean_up`. Everything is in the row, so there are no orphans."""
 
-    # the same
+    # there are no orphans to look for
     def collect_orphans(self, *, after: Any = None, dry_run: bool) -> OrphanReport:  # noqa: ARG002
         """See `Orphans.collect_orphans`."""
         return OrphanReport(Counter(), Counter(), Counter())
@@ -419,81 +404,87 @@ class MemoryStore:
         self, task_id: str, step: Callable[[Row], Row | None], *, now: datetime
     ) -> Claim | None:
         with self._lock:
-            kept = self._present(task_id, now)
+            stored = self._present(task_id, now)
             try:
-                row = None if kept is None else step(kept.row)
-            except LeaseLost:
+                row = None if stored is None else step(stored.row)
+            except errors.LeaseLost:
                 return None
-            if kept is None or row is None:
+            if stored is None or row is None:
                 return None
-            return _claim_of(self._put(replace(kept, row=row)).row)
+            return _claim_of(self._put(replace(stored, row=row)).row)
 
     def _change(
         self, task_id: str, verb: Verb, step: Callable[[Row], Row], *, fingerprint: str = ""
     ) -> Row:
         with self._lock:
-            kept = self._kept.get(task_id)
-            if kept is None:
+            stored = self._kept.get(task_id)
+            if stored is None:
                 raise lifecycle.lost(task_id, verb)
-            return self._put(replace(kept, row=step(kept.row), fingerprint=fingerprint)).row
+            return self._put(replace(stored, row=step(stored.row), fingerprint=fingerprint)).row
 
-    def _put(self, kept: _Kept) -> _Kept:
-        before = self._kept.get(kept.row.task.id)
+    def _has_changed(
+        self, task_id: str, verb: Verb, step: Callable[[Row], Row], *, fingerprint: str = ""
+    ) -> bool:
+        try:
+            self._change(task_id, verb, step, fingerprint=fingerprint)
+        except errors.LeaseLost:
+            return False
+        return True
+
+    def _put(self, stored: _Stored) -> _Stored:
+        before = self._kept.get(stored.task.id)
         if before is not None:
             self._unindex(before)
-        self._kept[kept.row.task.id] = kept
-        if kept.due_at is not None:
-            insort(
-                self._due[kept.row.task.queue, kept.shard],
-                (to_millis(kept.due_at), kept.row.task.id),
-            )
-        if kept.death is not None:
-            insort(self._dead[kept.row.task.queue], kept.death)
-        return kept
+        self._kept[stored.task.id] = stored
+        if stored.due is not None:
+            insort(self._due[stored.task.queue, stored.shard], stored.due)
+        if stored.death is not None:
+            insort(self._dead[stored.task.queue], stored.death)
+        return stored
 
-    def _unindex(self, kept: _Kept) -> None:
-        if kept.due_at is not None:
-            due = self._due[kept.row.task.queue, kept.shard]
-            del due[bisect_right(due, (to_millis(kept.due_at), kept.row.task.id)) - 1]
-        if kept.death is not None:
-            dead = self._dead[kept.row.task.queue]
-            del dead[bisect_right(dead, kept.death) - 1]
+    def _unindex(self, stored: _Stored) -> None:
+        if stored.due is not None:
+            due = self._due[stored.task.queue, stored.shard]
+            del due[bisect_right(due, stored.due) - 1]
+        if stored.death is not None:
+            dead = self._dead[stored.task.queue]
+            del dead[bisect_right(dead, stored.death) - 1]
 
-    def _present(self, task_id: str, now: datetime) -> _Kept | None:
-        kept = self._kept.get(task_id)
-        return None if kept is None or kept.row.is_gone(now) else kept
+    def _present(self, task_id: str, now: datetime) -> _Stored | None:
+        stored = self._kept.get(task_id)
+        return None if stored is None or stored.row.is_gone(now) else stored
 
-    def _existing(self, task_id: str, now: datetime) -> _Kept:
-        kept = self._present(task_id, now)
-        if kept is None:
-            raise TaskNotFound(f"no task {task_id}", task_id=task_id)
-        return kept
+    def _existing(self, task_id: str, now: datetime) -> _Stored:
+        stored = self._present(task_id, now)
+        if stored is None:
+            raise errors.TaskNotFound(f"no task {task_id}", task_id=task_id)
+        return stored
 
-    def _dead_since(self, entry: DeadEntry, verb: Verb, now: datetime) -> _Kept:
-        kept = self._existing(entry.task_id, now)
-        if kept.row.task.status is not Status.DEAD or kept.row.task.completed_at != entry.dead_at:
-            raise lifecycle.conflict(entry.task_id, kept.row.task.status, verb)
-        return kept
+    def _dead_since(self, entry: DeadEntry, verb: Verb, now: datetime) -> _Stored:
+        stored = self._existing(entry.task_id, now)
+        if stored.task.status is not Status.DEAD or stored.task.completed_at != entry.dead_at:
+            raise lifecycle.conflict(entry.task_id, stored.task.status, verb)
+        return stored
 
-    def _living(self, queue: str, status: Status) -> Iterator[_Kept]:
+    def _living(self, queue: str, status: Status) -> Iterator[_Stored]:
         now = self._clock.now()
         return (
-            kept
-            for kept in self._kept.values()
-            if kept.row.task.queue == queue
-            and kept.row.task.status is status
-            and not kept.row.is_gone(now)
+            stored
+            for stored in self._kept.values()
+            if stored.task.queue == queue
+            and stored.task.status is status
+            and not stored.row.is_gone(now)
         )
 
     def _candidate(self, task_id: str) -> Candidate:
-        kept = self._kept[task_id]
-        task = kept.row.task
+        stored = self._kept[task_id]
+        task = stored.task
         return Candidate(
             task_id=task_id,
             queue=task.queue,
-            due_at=kept.due_at or EPOCH,
+            due_at=task.next_attempt_at or task.lease_expires_at or EPOCH,
             status=task.status,
-            fencing_token=kept.row.fencing_token,
+            fencing_token=stored.row.fencing_token,
             handler_ref=task.handler_ref,
             concurrency_key=task.concurrency_key,
         )

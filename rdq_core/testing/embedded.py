@@ -32,10 +32,13 @@ from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.runtime.system import SystemIds
 from rdq_core.runtime.wiring import Parts, connect
 from rdq_core.stores.memory import MemoryStore
-from rdq_core.stores.memory_audit import MemoryAudit
-from rdq_core.stores.memory_jobs import MemoryCursorKey, MemoryJobs
-from rdq_core.stores.memory_queues import MemoryQueues
-from rdq_core.stores.memory_reservations import MemoryReservations
+from rdq_core.stores.memory_control import (
+    MemoryAudit,
+    MemoryCursorKey,
+    MemoryJobs,
+    MemoryQueues,
+    MemoryReservations,
+)
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
 from rdq_core.testing.draining import Drain
 from rdq_core.testing.functions import LocalFunctions

@@ -7,7 +7,7 @@ import pytest
 from rdq_core.engine.ports import Reservations
 from rdq_core.runtime.system import SystemIds
 from rdq_core.stores.dynamodb.coordination import DynamoReservations
-from rdq_core.stores.memory_reservations import MemoryReservations
+from rdq_core.stores.memory_control import MemoryReservations
 from rdq_core.testing.clock import FrozenClock, NoJitter, SkipsSleep
 from rdq_core.testing.contract.factories import QUEUE
 from rdq_core.testing.contract.reservations import ReservationsContract, books

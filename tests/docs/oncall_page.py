@@ -31,7 +31,7 @@ from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.runtime.system import SystemIds
 from rdq_core.runtime.wiring import connect
 from rdq_core.stores.dynamodb.schema import Tables, create_tables
-from rdq_core.stores.memory_jobs import MemoryJobs
+from rdq_core.stores.memory_control import MemoryJobs
 from rdq_core.testing.clock import FrozenClock
 from rdq_core.testing.moto import atomic_moto
 

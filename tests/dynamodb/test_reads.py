@@ -18,7 +18,7 @@ from rdq_core.stores.dynamodb.dead_letters import entry_item
 from rdq_core.stores.dynamodb.reading import MOST_COUNTED
 from rdq_core.stores.dynamodb.schema import DEAD_INDEX
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
-from rdq_core.stores.memory_queues import MemoryQueues
+from rdq_core.stores.memory_control import MemoryQueues
 from rdq_core.testing.clock import FrozenClock, NoJitter, SkipsSleep
 from rdq_core.testing.embedded import in_memory
 from tests.dynamodb.world import QUEUE, SHARDS, TABLES, CountedIds

@@ -5,7 +5,7 @@ import pytest
 from rdq_core.engine.auditor import Auditor, Principal
 from rdq_core.engine.ports import AuditRecord, Phase
 from rdq_core.errors import ConfigConflict, InputInvalid, StoreFailed
-from rdq_core.stores.memory_audit import MemoryAudit
+from rdq_core.stores.memory_control import MemoryAudit
 from rdq_core.testing.clock import NOON, FrozenClock
 from tests.engine.world import CountingIds
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import StoreFailed
 from rdq_core.runtime.sweepers import build_sweeper
-from rdq_core.stores.memory_reservations import MemoryReservations
+from rdq_core.stores.memory_control import MemoryReservations
 from rdq_core.testing.clock import NOON
 from tests.engine.world import QUEUE, World, sleeps_until, until
 

@@ -24,10 +24,13 @@ from rdq_core.handlers.registry import Registry
 from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.runtime.wiring import Parts
 from rdq_core.stores.memory import MemoryStore
-from rdq_core.stores.memory_audit import MemoryAudit
-from rdq_core.stores.memory_jobs import MemoryCursorKey, MemoryJobs
-from rdq_core.stores.memory_queues import MemoryQueues
-from rdq_core.stores.memory_reservations import MemoryReservations
+from rdq_core.stores.memory_control import (
+    MemoryAudit,
+    MemoryCursorKey,
+    MemoryJobs,
+    MemoryQueues,
+    MemoryReservations,
+)
 from rdq_core.testing.clock import FollowsClock, FrozenClock, NoJitter, SkipsSleep
 from tests.support.functions import ScriptedLambda
 

@@ -18,7 +18,7 @@ from rdq_core.errors import ConfigInvalid, InputInvalid, StoreFailed
 from rdq_core.runtime.kicking import KickFunction
 from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.stores.memory import MemoryStore
-from rdq_core.stores.memory_reservations import MemoryReservations
+from rdq_core.stores.memory_control import MemoryReservations
 from tests.engine.world import QUEUE
 from tests.functions.stage import ARN, Stage
 from tests.support.events import event

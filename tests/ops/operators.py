@@ -12,7 +12,7 @@ from rdq_core.engine.ports import QueueStore
 from rdq_core.ops.audit_reader import AuditReader
 from rdq_core.ops.queue_edits import QueueEditor
 from rdq_core.ops.queues import QueueReader
-from rdq_core.stores.memory_queues import MemoryQueues
+from rdq_core.stores.memory_control import MemoryQueues
 from tests.engine.world import World
 
 FILE = """

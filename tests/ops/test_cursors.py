@@ -8,7 +8,7 @@ import pytest
 
 from rdq_core.errors import StaleCursor
 from rdq_core.ops.cursors import Cursors, Position
-from rdq_core.stores.memory_jobs import MemoryCursorKey
+from rdq_core.stores.memory_control import MemoryCursorKey
 from rdq_core.testing.clock import NOON
 
 OURS = Cursors(MemoryCursorKey(b"a key that nobody knows"))

@@ -11,7 +11,7 @@ from rdq_core.config.stored import Override, StoredQueue
 from rdq_core.engine.removal import REFUSES_FOR
 from rdq_core.errors import ConfigConflict, ConfigInvalid, InputInvalid, QueueNotFound, StoreFailed
 from rdq_core.ops.queue_edits import FOR_EVER
-from rdq_core.stores.memory_queues import MemoryQueues
+from rdq_core.stores.memory_control import MemoryQueues
 from rdq_core.testing.contract.factories import a_task
 from tests.ops.operators import FILE, Operator
 

@@ -9,7 +9,7 @@ from rdq_core.config.document import parse_document
 from rdq_core.config.stored import Override
 from rdq_core.errors import QueueNotFound
 from rdq_core.ops.queues import Change
-from rdq_core.stores.memory_queues import MemoryQueues
+from rdq_core.stores.memory_control import MemoryQueues
 from rdq_core.testing.contract.factories import a_grant, a_task
 from tests.ops.operators import FILE, Operator
 

@@ -20,9 +20,12 @@ from rdq_core.stores.dynamodb.coordination import DynamoRateLimiter, DynamoReser
 from rdq_core.stores.dynamodb.jobs import DynamoJobs
 from rdq_core.stores.dynamodb.schema import Tables, definitions
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
-from rdq_core.stores.memory_audit import MemoryAudit
-from rdq_core.stores.memory_jobs import MemoryCursorKey, MemoryJobs
-from rdq_core.stores.memory_reservations import MemoryReservations
+from rdq_core.stores.memory_control import (
+    MemoryAudit,
+    MemoryCursorKey,
+    MemoryJobs,
+    MemoryReservations,
+)
 from rdq_core.testing.fake_dynamodb import Change, Database
 from tests.simulation import actors, closing, jobs, kicking
 from tests.simulation.history import EARLY, TASKS, History

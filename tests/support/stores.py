@@ -19,9 +19,7 @@ from rdq_core.stores.dynamodb.jobs import DynamoJobs
 from rdq_core.stores.dynamodb.queues import DynamoQueues
 from rdq_core.stores.dynamodb.schema import Tables, definitions
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
-from rdq_core.stores.memory_audit import MemoryAudit
-from rdq_core.stores.memory_jobs import MemoryCursorKey, MemoryJobs
-from rdq_core.stores.memory_queues import MemoryQueues
+from rdq_core.stores.memory_control import MemoryAudit, MemoryCursorKey, MemoryJobs, MemoryQueues
 from rdq_core.testing.clock import FrozenClock, NoJitter, SkipsSleep
 from rdq_core.testing.contract.factories import NOW
 from tests.support.engines import Engine
