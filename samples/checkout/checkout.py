@@ -34,7 +34,7 @@ class Checkout:
         self.registry.register(HANDLER, self.charge)
 
     def checkout(self, order: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """The HTTP status, and what the customer is told."""
+        """The HTTP status, and the text for the customer."""
         try:
             outcome = self.charge(order)
         except ValueError as refusal:  # not in `on`: nothing that a later attempt could mend

@@ -21,7 +21,7 @@ class Orders:
         self.table = table
 
     def place(self, order: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """The HTTP status, and what the customer is told."""
+        """The HTTP status, and the text for the customer."""
         prepared = self.rdq.prepare(
             QUEUE, HANDLER, order, key=order["id"], target=f"order:{order['id']}"
         )

@@ -11,7 +11,7 @@ from rdq_core import NewTask, Outbox, Rdq, Registry
 QUEUE = "payments.charge"
 HANDLER = "charge-payment"
 UNDER_WAY: Final = timedelta(minutes=1)
-"""A younger order is left to whoever is placing it just now."""
+"""A younger order may still be being placed by another request."""
 
 
 class OutboxOrders:
@@ -42,7 +42,7 @@ class OutboxOrders:
         )
 
     def a_while_ago(self) -> str:
-        """Up to when orders were written that nobody is placing any more."""
+        """Orders written before this time are no longer being placed."""
         return in_text(self.now() - UNDER_WAY)
 
     def place(self, order: dict[str, Any]) -> str:

@@ -31,7 +31,7 @@ class Throttled(Exception):
 
 
 class NoSuchAddress(Exception):
-    """Nobody is there, and nobody will be."""
+    """The address does not exist, so trying again is useless."""
 
 
 class Provider(Protocol):
@@ -65,7 +65,7 @@ def send_email(mail: EmailInput, ctx: TaskContext) -> EmailOutput:
     except Throttled as throttled:
         raise RetryAfter(throttled.retry_after, "email_rate_limited") from throttled
     except NoSuchAddress as unknown:
-        raise Abort("email_address_invalid", "nobody is there") from unknown
+        raise Abort("email_address_invalid", "no such address") from unknown
 
 
 registry = Registry()

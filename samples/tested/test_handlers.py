@@ -10,7 +10,7 @@ ORDER = {"id": "o-17", "cents": 1250}
 
 @pytest.fixture
 def refunded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A bank that does as it is told; the keys under which it was asked."""
+    """A bank with scripted answers; `keys` are the idempotency keys it received."""
     keys: list[str] = []
     monkeypatch.setattr(
         Bank, "refund", lambda order, cents, key: keys.append(key) or f"{order}/{cents}"
