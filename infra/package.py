@@ -1,8 +1,8 @@
 """Builds the zips of rdq's functions for Lambda, from the lock file, the same bytes each time.
 
-    python infra/package.py                       dist/rdq-functions-arm64.zip and dist/rdq-functions-x86_64.zip
-    python infra/package.py --boto3 pinned        with boto3 of the lock file instead of the runtime's own
-    python infra/package.py --python 3.12         for another Python than Lambda's newest
+    python infra/package.py                   dist/rdq-functions-arm64.zip and -x86_64.zip
+    python infra/package.py --boto3 pinned    with the lock file's boto3, not the runtime's
+    python infra/package.py --python 3.12     for another Python than Lambda's newest
 
 One zip has all functions: their handlers are `functions.<name>.handler`.
 """
@@ -27,21 +27,23 @@ MOST_BYTES: Final = 6_000_000
 _OF_BOTO3: Final = frozenset(
     {"boto3", "botocore", "s3transfer", "jmespath", "python-dateutil", "six", "urllib3"}
 )
-"""What Lambda's Python runtimes bring along."""
+"""What Lambda's Python runtimes include."""
 _SERVICES: Final = frozenset({"dynamodb", "lambda", "s3", "sts"})
 """What rdq's functions call: descriptions of the other four hundred services would take 15 MB."""
 _NOT_SHIPPED: Final = re.compile(
     r"__pycache__/|\.pyc$|\.pyi$|^bin/|\.lock$|dist-info/RECORD$"
-    # a megabyte that nothing here asks for
+    # a megabyte that rdq never loads
     r"|/swagger_ui/.*\.(js|css)$|^dateutil/zoneinfo/.*\.tar\.gz$"
-    r"|^yaml/_yaml\..*\.so$"  # rdq's reader is made of the Python one, which yaml falls back on
+    r"|^yaml/_yaml\..*\.so$"  # rdq's reader uses yaml's Python parser
     r"|dist-info/sboms/|/examples-1\.json(\.gz)?$"
 )
 _LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
 
 
 def build(arch: str, folder: Path, *, boto3: str = "runtime", python: str = PYTHON) -> Path:
-    """The zip for one architecture. RuntimeError when it is too large or a package can't be had."""
+    """The zip for one architecture. Raises RuntimeError when it is too large, or a package can't be
+    downloaded.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"rdq-functions-{arch}.zip"
     with tempfile.TemporaryDirectory(prefix="rdq-package-") as name:
@@ -112,7 +114,7 @@ def _zip(contents: Path, target: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build what is asked for."""
+    """Build the zips that the arguments ask for."""
     parser = argparse.ArgumentParser(description="Build the zips of rdq's functions.")
     parser.add_argument("--boto3", choices=("runtime", "pinned"), default="runtime")
     parser.add_argument("--python", default=PYTHON)
@@ -121,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     told = parser.parse_args(arguments)
     for arch in told.arch or sorted(PLATFORMS):
         built = build(arch, told.into, boto3=told.boto3, python=told.python)
-        print(f"{built}  {built.stat().st_size:,} bytes")  # noqa: T201 - it is a command
+        print(f"{built}  {built.stat().st_size:,} bytes")  # noqa: T201 - this is a command
     return 0
 
 

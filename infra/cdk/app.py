@@ -1,4 +1,4 @@
-"""An example: rdq beside an application of one's own, with one queue whose handler is a Lambda
+"""An example: rdq beside an application, with one queue whose handler is a Lambda
 function.
 
 make package
@@ -55,7 +55,8 @@ def main() -> None:
     stack = Payments(app, "payments", os.environ.get("RDQ_PACKAGE", str(PACKAGE)))
     cdk.Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     acknowledge(stack.rdq)
-    logs = "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole]"
+    policy = "arn:<AWS::Partition>:iam::aws:policy/service-role/AWSLambdaBasicExecutionRole"
+    logs = f"AwsSolutions-IAM4[Policy::{policy}]"
     reason = "an example's function may write to any log group"
     cdk.Validations.of(stack.charge).acknowledge(cdk.Acknowledgment(id=logs, reason=reason))
     app.synth()

@@ -3,8 +3,6 @@ import.
 """
 
 import ast
-import io
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -52,11 +50,7 @@ class Source:
     @cached_property
     def imports(self) -> list[Import]:
         """Every import, with `from a import b` as `a.b`, and relative ones made absolute."""
-        return [
-            found
-            for node, late in _nodes(self.tree, late=False)
-            for found in self._names(node, late=late)
-        ]
+        return [found for node, late in _nodes(self.tree) for found in self._names(node, late=late)]
 
     def _names(self, node: ast.AST, *, late: bool) -> Iterator[Import]:
         match node:
@@ -84,18 +78,14 @@ class Source:
 
     def code_lines(self) -> int:
         """How many lines have code on them: docstrings, comments and blank lines don't count."""
-        words = {
-            tokenize.COMMENT,
-            tokenize.NL,
-            tokenize.NEWLINE,
-            tokenize.INDENT,
-            tokenize.DEDENT,
-            tokenize.ENDMARKER,
+        code = {
+            number
+            for number, line in enumerate(self.text.splitlines(), start=1)
+            if line.strip() and not line.lstrip().startswith("#")
         }
-        code: set[int] = set()
-        for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
-            if token.type not in words:
-                code.update(range(token.start[0], token.end[0] + 1))
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Constant | ast.JoinedStr):  # a text may have such lines, too
+                code.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         return len(code - self._docstring_lines())
 
     def _docstring_lines(self) -> set[int]:
@@ -128,8 +118,11 @@ def _module(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _nodes(node: ast.AST, *, late: bool) -> Iterator[tuple[ast.AST, bool]]:
-    for child in ast.iter_child_nodes(node):
-        inside = late or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        yield child, inside
-        yield from _nodes(child, late=inside)
+def _nodes(tree: ast.Module) -> Iterator[tuple[ast.AST, bool]]:
+    """Each node in the order of the source, and whether it is inside a function."""
+    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while waiting:
+        node, late = waiting.pop()
+        yield node, late
+        late = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        waiting += [(child, late) for child in reversed(list(ast.iter_child_nodes(node)))]

@@ -30,7 +30,7 @@ queues:
   billing:
     index_shards: 1
     retry: {max_attempts: 2, initial_backoff: 1s, jitter: 0}
-    execution: {handler_timeout: 2m, lease: 10m}  # a cold start on a slow machine is no failed attempt
+    execution: {handler_timeout: 2m, lease: 10m}  # allows for a cold start
     handlers:
       charge: {function: charge}
 """

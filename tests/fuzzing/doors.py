@@ -140,7 +140,7 @@ def _arguments(data: Any) -> None:
 def _check(draft: Draft | RdqError) -> None:
     if isinstance(draft, RdqError):
         raise draft
-    desk.parts().submitter().check(draft)
+    operator_requests.parts().submitter().check(draft)
 
 
 # -- what programs hand in -------------------------------------------------------------------------

@@ -76,7 +76,8 @@ class Grant:
 
     def __str__(self) -> str:
         only = "" if self.leading_keys is None else f" under {', '.join(self.leading_keys)}"
-        return f"{self.action} on {self.resource}{only}{' through its URL' if self.only_through_url else ''}"
+        way = " through its URL" if self.only_through_url else ""
+        return f"{self.action} on {self.resource}{only}{way}"
 
 
 def _fits(value: str, patterns: Iterable[str]) -> bool:
@@ -145,7 +146,7 @@ def own_grants(template: Template, logical_id: str) -> list[Grant]:
 
 
 def role_grants(template: Template, logical_id: str) -> list[Grant]:
-    """What a role may: by its own policies, and by the managed ones that it has from this template."""
+    """What a role may do, by its own policies and the template's managed policies it has."""
     role = template["Resources"][logical_id]["Properties"]
     managed = [policy_grants(template, each["Ref"]) for each in role.get("ManagedPolicyArns", ())]
     return own_grants(template, logical_id) + [grant for grants in managed for grant in grants]

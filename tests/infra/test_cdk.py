@@ -1,4 +1,4 @@
-"""The CDK construct creates what the SAM template creates; an app's queues and grants come on top."""
+"""The CDK construct creates what the SAM template creates, plus an app's queues and grants."""
 
 import json
 import subprocess
@@ -177,7 +177,8 @@ rdq = Rdq(stack, "Rdq", Options(package=__file__, body_bucket=HAS_BUCKET))
 for _ in range(2):
     rdq.grant_submit(role)
     rdq.alarm_topic.topic_arn, rdq.ops_function.function_arn
-print(json.dumps([stack.resolve(rdq.environment), stack.resolve(role.node.default_child.managed_policy_arns)]))
+arns = role.node.default_child.managed_policy_arns
+print(json.dumps([stack.resolve(rdq.environment), stack.resolve(arns)]))
 """
 
 

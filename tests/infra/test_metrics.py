@@ -1,4 +1,4 @@
-"""Alarms and dashboard ask for what functions really tell: each metric under these very dimensions."""
+"""Alarms and dashboard use metrics that functions really emit, under the same dimensions."""
 
 import json
 import re

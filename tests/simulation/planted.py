@@ -246,7 +246,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "a claim is settled without its token": _without("IS_HELD_BY_CALLER"),
     "a heartbeat shortens a lease": _without("IS_EARLIER"),
     "a cancel stops what has ended": _without("IS_LIVE"),
-    "a redrive undoes a death that was not seen": _without("DIED_THEN"),
+    "a redrive undoes a later death": _without("DIED_THEN"),
     "a job sends a task back twice": _without("IS_NOT_DONE"),
     "a record is put over a published one": _without("IS_FRESH"),
     "a renewal shortens a body's life": _without("BODY_ENDS_SOONER"),
@@ -287,7 +287,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "a cancel ends a task that came later": _without("IS_THIS_LIFE"),
     "a task is stored without its reference": _wrapped(References, "put", _is_forgotten),
     "a reference ends before its task": _wrapped(References, "_change_ends", _is_forgotten),
-    "the tombstone is not looked for": _wrapped(References, "are_forgotten", lambda *_: False),
+    "no claim looks for the tombstone": _wrapped(References, "are_forgotten", lambda *_: False),
     "a write is denied when what follows it fails": _everywhere(
         "after_a_write", _lets_fail, submitting, forgetting, reading
     ),

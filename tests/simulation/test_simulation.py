@@ -18,7 +18,7 @@ SEEDS = 150
 AT_ONCE = 50
 MOST = 1000
 SEEN_BY = {
-    "a redrive undoes a death that was not seen": [54],
+    "a redrive undoes a later death": [54],
     "a record is put over a published one": [466],
     "a reclaim takes a live lease": [256],
     "a leaked slot is taken twice": [94],

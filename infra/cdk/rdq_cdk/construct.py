@@ -42,7 +42,7 @@ class Options:
     intake_routes: str = "{}"
 
     def as_parameters(self) -> dict[str, Any]:
-        """The template's parameters, but for the code's place."""
+        """The template's parameters, except for where the code is."""
         return {
             "Architecture": self.architecture,
             "DeletionProtection": str(self.deletion_protection).lower(),
@@ -141,11 +141,11 @@ class Rdq(Construct):
         self._attach("SweeperPolicy", role)
 
     def grant_operate(self, role: iam.IRole) -> None:
-        """Let a role inspect and mend queues."""
+        """Let a role inspect and repair queues."""
         self._attach("OperatorPolicy", role)
 
     def grant_read(self, role: iam.IRole) -> None:
-        """Let a role look."""
+        """Let a role read everything, and write nothing."""
         self._attach("ReaderPolicy", role)
 
     def _attach(self, policy: str, role: iam.IRole) -> None:
@@ -153,7 +153,7 @@ class Rdq(Construct):
         if self.node.try_find_child(name) is None:
             role.add_managed_policy(iam.ManagedPolicy.from_managed_policy_arn(self, name, arn))
 
-    # -- what others need --------------------------------------------------------------------------
+    # -- outputs ----------------------------------------------------------------------------------
 
     @property
     def environment(self) -> dict[str, str]:

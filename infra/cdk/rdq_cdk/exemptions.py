@@ -1,6 +1,4 @@
-"""Findings of cdk-nag's AWS Solutions rules that stand in rdq's own resources, each with its
-reason.
-"""
+"""Exemptions of rdq's resources from cdk-nag's AWS Solutions rules, each with its reason."""
 
 from typing import Final
 
@@ -8,16 +6,18 @@ import aws_cdk as cdk
 
 from rdq_cdk.construct import Rdq
 
-_STREAMS: Final = "Lambda lists the account's streams, and IAM knows no resource for that"
-_RUNTIME: Final = "the package holds compiled code, made for this version of Python"
+_STREAMS: Final = "Lambda lists the account's streams, which has no resource-level permission"
+_RUNTIME: Final = "the package has compiled code for this version of Python"
 
 REASONS: Final[dict[str, dict[str, str]]] = {
     "BodyBucket": {
-        "AwsSolutions-S1": "only rdq's roles read it, which CloudTrail's data events tell better than a second bucket"
+        "AwsSolutions-S1": "only rdq's roles read it, and CloudTrail records data events better"
     },
     "KickRole": {"AwsSolutions-IAM5[Resource::*]": _STREAMS},
     "CleanUpRole": {"AwsSolutions-IAM5[Resource::*]": _STREAMS},
-    "UndeliveredQueue": {"AwsSolutions-SQS3": "it is where that goes which could not be delivered"},
+    "UndeliveredQueue": {
+        "AwsSolutions-SQS3": "it is itself the destination of what could not be delivered"
+    },
     **{
         f"{function}Function": {"AwsSolutions-L1": _RUNTIME}
         for function in ("Sweeper", "Kick", "CleanUp", "Ops", "Intake")
@@ -27,7 +27,7 @@ REASONS: Final[dict[str, dict[str, str]]] = {
 
 
 def acknowledge(rdq: Rdq) -> None:
-    """Let an app that checks itself pass over these."""
+    """Acknowledge these findings in an app that runs cdk-nag itself."""
     for resource, rules in REASONS.items():
         found = rdq.template.get_resource(resource)
         cdk.Validations.of(found).acknowledge(

@@ -20,7 +20,7 @@ _IN_REPOSITORY: Final = Path(__file__).parents[2] / "sam" / "template.yaml"
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML with CloudFormation's tags, each as the function that it is short for."""
+    """YAML with CloudFormation's tags, each expanded to the function it abbreviates."""
 
 
 def _function(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
@@ -40,14 +40,14 @@ _Loader.add_multi_constructor("!", _function)
 
 
 class _NoPolicies:
-    """The template attaches no policy of AWS's own by its name."""
+    """The template attaches no AWS managed policy by name."""
 
     def load(self) -> dict[str, str]:
         return {}
 
 
 def source() -> dict[str, Any]:
-    """The template as it is written."""
+    """The template as it is in its file."""
     path = _SHIPPED if _SHIPPED.exists() else _IN_REPOSITORY
     # a safe loader with functions
     template: dict[str, Any] = yaml.load(path.read_text("utf-8"), _Loader)  # noqa: S506
