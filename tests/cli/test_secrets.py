@@ -228,7 +228,7 @@ def worker(folder: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> str:
         work_on(server, shell, monkeypatch)
         for ref in ("pays", "fails", "nobody-knows"):
             shell("submit", *a_submit(ref))
-        command = [RDQ, "worker", "till", "--drain", "--drain-horizon", "0s"]
+        command = [RDQ, "worker", "waiting", "--drain", "--drain-horizon", "0s"]
         environment = {**os.environ, "AWS_DEFAULT_REGION": REGION, "PYTHONPATH": str(ROOT)}
         with subprocess.Popen(
             command,

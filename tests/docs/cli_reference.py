@@ -14,14 +14,16 @@ from rdq_core.cli.app import app
 
 _INTRODUCTION = """# The command line
 
-Generated from the commands by `make reference`; don't edit it by hand. `rdq COMMAND --help` shows the same.
+Generated from the commands by `make reference`; don't edit it by hand. `rdq COMMAND --help` shows
+the same.
 
-Commands use the AWS settings of the environment (`AWS_ENDPOINT_URL` included) and the tables named by the four
-`RDQ_*_TABLE` variables. Those with `--via FUNCTION` can send their requests to the ops function instead. Every command
-takes `-o table|json|jsonl` (`--json` is short for `-o json`), `--utc` and `--debug`.
+Commands use the AWS settings of the environment (`AWS_ENDPOINT_URL` included) and the tables named
+by the four `RDQ_*_TABLE` variables. Those with `--via FUNCTION` can send their requests to the ops
+function instead. Every command takes `-o table|json|jsonl` (`--json` is short for `-o json`),
+`--utc` and `--debug`.
 
-Exit codes: 0 done; 1 a bug in rdq; 2 wrong usage or input; 3 not found; 4 conflict; 5 AWS unreachable, access denied or
-a table missing; 130 interrupted by Ctrl-C.
+Exit codes: 0 done; 1 a bug in rdq; 2 wrong usage or input; 3 not found; 4 conflict; 5 AWS
+unreachable, access denied or a table missing; 130 interrupted by Ctrl-C.
 """
 _EVERYWHERE = {
     "--output",
