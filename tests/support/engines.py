@@ -16,8 +16,8 @@ import pytest
 from botocore.config import Config
 from moto.backends import get_backend
 
-from rdq_core.testing.fake_dynamodb import Database, FakeClient
 from rdq_core.testing.moto import atomic_moto
+from tests.support.fake_dynamodb import Database, FakeClient
 from tests.support.ministack import Ministack
 
 if TYPE_CHECKING:

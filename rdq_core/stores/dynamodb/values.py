@@ -192,7 +192,7 @@ def decompress(stream: "zlib._Decompress", content: bytes, most: int) -> bytes:
     """
     whole = stream.decompress(content, most + 1)
     if len(whole) > most or not stream.eof:
-        raise zlib.error("incomplete, or larger than rdq stores")
+        raise zlib.error("incomplete, or too large to be stored by rdq")
     return whole
 
 

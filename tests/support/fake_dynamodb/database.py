@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rdq_core.stores.dynamodb.values import item_size
-from rdq_core.testing.fake_dynamodb import syntax
-from rdq_core.testing.fake_dynamodb.refusals import cancelled, condition_failed, invalid, refusal
-from rdq_core.testing.fake_dynamodb.syntax import UnknownSyntax
-from rdq_core.testing.fake_dynamodb.tables import Change, Index, StoredItem, Table
+from tests.support.fake_dynamodb import syntax
+from tests.support.fake_dynamodb.refusals import cancelled, condition_failed, invalid, refusal
+from tests.support.fake_dynamodb.syntax import UnknownSyntax
+from tests.support.fake_dynamodb.tables import Change, Index, StoredItem, Table
 
 Request = Mapping[str, Any]
 Answer = dict[str, Any]

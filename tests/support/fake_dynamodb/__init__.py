@@ -12,8 +12,8 @@ refusals.py    errors, in the form in which botocore raises them
 client.py      the methods of a boto3 client
 """
 
-from rdq_core.testing.fake_dynamodb.client import FakeClient
-from rdq_core.testing.fake_dynamodb.database import Database
-from rdq_core.testing.fake_dynamodb.tables import Change
+from tests.support.fake_dynamodb.client import FakeClient
+from tests.support.fake_dynamodb.database import Database
+from tests.support.fake_dynamodb.tables import Change
 
 __all__ = ["Change", "Database", "FakeClient"]
