@@ -63,7 +63,7 @@ def payload_of(size: int) -> bytes:
 
 
 def live(design: Design, payload: bytes, attempts: int, stack: str) -> None:
-    """A task's whole life: it fails until the last of so many attempts succeeds."""
+    """A task's whole life: it fails until the last of `attempts` succeeds."""
     design.submit(payload)
     design.look()
     for number in range(1, attempts + 1):
@@ -109,7 +109,7 @@ class Bench:
     # -- whole lives -------------------------------------------------------------------------------
 
     def life(self, payload: bytes, attempts: int, stack: str) -> Bill:
-        """Of a task that fails until the last of so many attempts succeeds. Queries of the index
+        """Of a task that fails until the last of `attempts` succeeds. Queries of the index
         are left out.
         """
         self._meter.clear()

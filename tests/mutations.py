@@ -4,7 +4,7 @@ then fail.
     python -m tests.mutations              all clauses
     python -m tests.mutations IS_DUE ...   these
 
-A clause that no test misses is a clause that nobody needs, or a test that is missing. An unlisted
+A clause that no test misses is not needed, or a test is missing. An unlisted
 one is an error.
 """
 
@@ -97,7 +97,8 @@ KILLED_BY: Final[dict[str, str]] = {
     "RESERVATION_ENDS_SOONER": _RESERVATIONS
     + "TestAwake::test_nobody_takes_back_that_another_one_is_awake_for_longer",
     "IS_NOT_RESERVED": _RESERVATIONS + "TestAwake::test_of_many_who_would_start_a_sweep_one_does",
-    "IS_RESERVED": _RESERVATIONS + "test_who_falls_asleep_and_never_was_awake_leaves_nothing_behind",
+    "IS_RESERVED": _RESERVATIONS
+    + "test_who_falls_asleep_and_never_was_awake_leaves_nothing_behind",
     "HANDED_OUT_AS_READ": _DYNAMODB
     + "test_rate.py::test_a_bucket_fills_at_its_rate_for_all_of_them",
     "KEY_IS_FREE": _STORE + "test_a_second_task_of_the_key_has_to_wait_and_nothing_of_it_changes",

@@ -3,7 +3,7 @@
     rdq_core.testing.plugin    the pytest fixture `local_rdq`: a whole rdq for one test
     rdq_core.testing.embedded  the same for other test runners: in_memory, embedded
     rdq_core.testing.history   History: a task's attempts, asserted step by step
-    rdq_core.testing.clock     FrozenClock, NoJitter, SkipsSleep: time that tests move, without waits
+    rdq_core.testing.clock     FrozenClock, NoJitter, SkipsSleep: time that tests move, no waits
     rdq_core.testing.faults    FaultScript: lost requests, lost answers, error codes, scripted races
     rdq_core.testing.moto      atomic_moto, AtomicMotoServer: moto's DynamoDB, safe between threads
     rdq_core.testing.contract  TaskStoreContract, Bench: the promises that every store has to keep

@@ -202,7 +202,7 @@ class OutcomeContract:
 
     @pytest.mark.parametrize("first", ["complete", "reschedule", "dead_letter", "release"])
     def test_a_claim_is_settled_once(self, bench: Bench, first: str) -> None:
-        """The same settling again may be told that it has happened; another one is lost; neither
+        """The same settling again may be answered that it has happened; another one is lost; neither
         changes anything.
         """
         claim = bench.claimed()
