@@ -130,8 +130,8 @@ class Meter:
     """Counts what a low-level client's requests to DynamoDB cost, while in its `with` statement.
 
     `charges` has one entry a request. A request that was answered with any other error than a
-    failed condition costs nothing. `is_alone` promises that no other client writes between two requests
-    of this client, which saves a look at each item.
+    failed condition costs nothing. `is_alone` promises that no other client writes between two
+    requests of this one, which saves a read of each item.
     """
 
     def __init__(self, client: Any, *, is_alone: bool = False) -> None:

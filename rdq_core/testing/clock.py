@@ -100,8 +100,8 @@ def _whole_millis(seconds: float) -> timedelta:
 
 
 class FollowsClock:
-    """Waits until a clock that another thread moves has got there, or the event is set: for watching
-    real threads.
+    """Waits until a clock that another thread moves has got there, or the event is set: for tests
+    of real threads.
 
     Raises AssertionError after `patience` real seconds in which neither happened, so that a test
     fails and does not hang.

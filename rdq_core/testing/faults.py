@@ -105,7 +105,8 @@ class Rejects:
         reasons = [_reason(reason) for reason in self.reasons]
         codes = ", ".join(reason["Code"] for reason in reasons)
         message = self.message or (
-            f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]"
+            "Transaction cancelled, please refer cancellation reasons for specific reasons"
+            f" [{codes}]"
             if reasons
             else "rejected by the test's fault script"
         )

@@ -45,8 +45,9 @@ class Failures:
         """
         for ref in sorted(self._unmet - set(handler_refs)):
             near = difflib.get_close_matches(ref, handler_refs, n=1)
+            known = ", ".join(sorted(handler_refs)) or "none"
             raise NotRegistered(
-                f"fail_next({ref!r}): there is no such handler among {', '.join(sorted(handler_refs)) or 'none'}",
+                f"fail_next({ref!r}): there is no such handler among {known}",
                 hint=f"did you mean {near[0]}?"
                 if near
                 else "ask for it after draining other handlers",

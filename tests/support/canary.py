@@ -52,9 +52,7 @@ def found_in(told: str) -> set[str]:
 
 
 def _encoded(secret: str) -> list[str]:
-    """The characters of base64 that a secret alone decides, after 0, 1 and 2 bytes more before
-    it.
-    """
+    """The characters of base64 that a secret alone decides, after 0, 1 and 2 bytes more before it."""
     known = []
     for before in range(3):
         bits = 8 * (before + len(secret))

@@ -1,6 +1,4 @@
-"""Loggers that functions set up for their whole process, and that a test must leave as they
-were.
-"""
+"""Loggers that functions set up for their whole process, and that a test must leave as they were."""
 
 import logging
 from collections.abc import Iterator
@@ -17,9 +15,7 @@ ENGINE: Final = "moto"
 
 @pytest.fixture
 def function_logs() -> Iterator[None]:
-    """The `rdq` logger as it was before, afterwards; AWS's without a level of their own,
-    meanwhile.
-    """
+    """The `rdq` logger as it was before, afterwards; AWS's without a level of their own, meanwhile."""
     log = logging.getLogger(LOGGER)
     before = {**vars(log), "handlers": list(log.handlers), "filters": list(log.filters)}
     levels = {name: logging.getLogger(name).level for name in (*AWS, ENGINE)}

@@ -48,9 +48,7 @@ class Ministack:
         return (self._folder / "log").read_text(errors="replace")
 
     def stop(self) -> None:
-        """End the server, and the processes it started for Lambda functions, and remove its
-        folder.
-        """
+        """End the server, and the processes it started for Lambda functions, and remove its folder."""
         # They are in a session of their own, so the group holds nobody else's processes.
         if self._process.poll() is None:
             os.killpg(self.pid, signal.SIGTERM)

@@ -5,7 +5,7 @@ a lagging index.
     database.create_table(**definition)
     client = FakeClient(database)          # what a store takes for a low-level boto3 client
 
-syntax.py      expressions: parsed once, refused when they use anything that rdq does not send
+syntax.py      expressions: parsed once, refused when rdq does not send the like
 tables.py      items, in order of their keys, and index entries with their past
 database.py    the operations, each one atomic
 refusals.py    errors, in the form in which botocore raises them
