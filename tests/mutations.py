@@ -108,9 +108,9 @@ KILLED_BY: Final[dict[str, str]] = {
     + "test_rate.py::test_a_bucket_fills_at_its_rate_for_all_of_them",
     "KEY_IS_FREE": _STORE + "test_a_second_task_of_the_key_has_to_wait_and_nothing_of_it_changes",
     "KEY_IS_AS_SEEN": _DYNAMODB
-    + "test_slots.py::test_two_claimants_who_both_find_a_leaked_slot_do_not_both_take_it",
-    "KEY_IS_HELD_BY_CLAIM": _DYNAMODB
-    + "test_slots.py::test_a_late_clean_up_does_not_free_the_slot_of_a_claim_that_came_after",
+    + "test_concurrency_keys.py::test_two_claimants_who_both_find_a_leaked_key_do_not_both_take_it",
+    "KEY_IS_HELD_BY_CLAIM": _DYNAMODB + "test_concurrency_keys.py::"
+    "test_a_late_clean_up_does_not_free_the_key_of_a_claim_that_came_after",
 }
 """The test that misses a clause: the contract's where it can tell, else the store's own. None needs
 a server.
