@@ -3,7 +3,7 @@
     python -m benchmarks.cost
 
 Units are counted by DynamoDB's published rules over the requests really sent
-(`rdq_core.testing.capacity`), against moto in this process. It ends with 1 when a step costs more
+(`benchmarks.capacity`), against moto in this process. It ends with 1 when a step costs more
 than its budget, or more as history and backlog grow.
 """
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from benchmarks.capacity import Meter, Shape, write_units
 from benchmarks.designs import FAILURE, OBVIOUS_TABLE, Design, Obvious, Rdq
 from rdq_core.domain.dead import DeadEntry
 from rdq_core.domain.lifecycle import NO_EDIT
 from rdq_core.engine.ports import KeyBusy
 from rdq_core.stores.dynamodb.schema import STATE, Tables
 from rdq_core.stores.dynamodb.values import Item, item_size
-from rdq_core.testing.capacity import Meter, Shape, write_units
 
 DOLLARS_PER_WRITE_UNIT: Final = 0.625e-6
 DOLLARS_PER_READ_UNIT: Final = 0.125e-6
@@ -63,7 +63,7 @@ def payload_of(size: int) -> bytes:
 
 
 def live(design: Design, payload: bytes, attempts: int, stack: str) -> None:
-    """A task's whole life: it fails until the last of so many attempts succeeds."""
+    """A task's whole life: it fails until the last of `attempts` succeeds."""
     design.submit(payload)
     design.look()
     for number in range(1, attempts + 1):
@@ -109,7 +109,7 @@ class Bench:
     # -- whole lives -------------------------------------------------------------------------------
 
     def life(self, payload: bytes, attempts: int, stack: str) -> Bill:
-        """Of a task that fails until the last of so many attempts succeeds. Queries of the index
+        """Of a task that fails until the last of `attempts` succeeds. Queries of the index
         are left out.
         """
         self._meter.clear()

@@ -4,7 +4,7 @@ then fail.
     python -m tests.mutations              all clauses
     python -m tests.mutations IS_DUE ...   these
 
-A clause that no test misses is a clause that nobody needs, or a test that is missing. An unlisted
+A clause that no test misses is not needed, or a test is missing. An unlisted
 one is an error.
 """
 
@@ -31,7 +31,10 @@ _DYNAMODB: Final = "tests/dynamodb/"
 
 _RESERVATIONS: Final = "tests/contract/test_reservations.py::"
 
-_EDITED_BEFORE_CANCEL: Final = "test_operator_races.py::test_a_cancel_lets_the_body_of_an_edit_that_came_in_between_live_as_long_as_the_task"
+_EDITED_BEFORE_CANCEL: Final = (
+    "test_operator_races.py::test_a_cancel_lets_the_body_of_an_edit_that_came_in_between_"
+    "live_as_long_as_the_task"
+)
 KILLED_BY: Final[dict[str, str]] = {
     "IS_ABSENT": _STORE + "test_a_repeated_submit_gives_the_stored_task_and_changes_nothing",
     "HAS_EXPIRED": _STORE + "test_a_repeated_submit_gives_the_stored_task_and_changes_nothing",
@@ -54,7 +57,8 @@ KILLED_BY: Final[dict[str, str]] = {
     + "test_operator_races.py::test_one_request_redrives_a_task_once_however_often_it_asks",
     "BODY_IS_THERE": _DYNAMODB + "test_bodies.py::test_the_renewal_of_a_missing_body_makes_none",
     "BODY_ENDS_SOONER": _DYNAMODB
-    + "test_bodies.py::test_a_renewal_that_crashes_before_its_write_leaves_a_longer_life_and_no_shorter_one",
+    + "test_bodies.py::test_a_renewal_that_crashes_before_its_write_leaves_a_longer_life_"
+    "and_no_shorter_one",
     "NAMES_SEEN_BODY": _DYNAMODB + _EDITED_BEFORE_CANCEL,
     "NAMES_NO_BODY": _DYNAMODB + _EDITED_BEFORE_CANCEL,
     "BODY_IS_AS_SEEN": _DYNAMODB
@@ -86,7 +90,8 @@ KILLED_BY: Final[dict[str, str]] = {
     "IS_DELETED_AS_READ": _DELETION + "test_only_the_tombstone_that_was_seen_is_opened",
     "NEVER_LOOKED_AT": _DELETION + "test_of_hosts_that_would_look_at_the_same_time_one_looks",
     "LOOKED_AT_AS_READ": _DELETION + "test_of_hosts_that_would_look_at_the_same_time_one_looks",
-    "IS_NOT_RECORDED": "tests/contract/test_store.py::TestAudit::test_what_was_recorded_is_never_overwritten",
+    "IS_NOT_RECORDED": "tests/contract/test_store.py::TestAudit::"
+    "test_what_was_recorded_is_never_overwritten",
     "IS_NEW_JOB": _JOBS
     + "test_a_job_whose_answer_was_lost_is_made_once_and_another_is_not_put_over_it",
     "HAS_NEVER_ENDED": _JOBS + "test_a_job_that_others_have_gone_on_with_is_not_begun_again",
@@ -103,9 +108,9 @@ KILLED_BY: Final[dict[str, str]] = {
     + "test_rate.py::test_a_bucket_fills_at_its_rate_for_all_of_them",
     "KEY_IS_FREE": _STORE + "test_a_second_task_of_the_key_has_to_wait_and_nothing_of_it_changes",
     "KEY_IS_AS_SEEN": _DYNAMODB
-    + "test_slots.py::test_two_claimants_who_both_find_a_leaked_slot_do_not_both_take_it",
-    "KEY_IS_HELD_BY_CLAIM": _DYNAMODB
-    + "test_slots.py::test_a_late_clean_up_does_not_free_the_slot_of_a_claim_that_came_after",
+    + "test_concurrency_keys.py::test_two_claimants_who_both_find_a_leaked_key_do_not_both_take_it",
+    "KEY_IS_HELD_BY_CLAIM": _DYNAMODB + "test_concurrency_keys.py::"
+    "test_a_late_clean_up_does_not_free_the_key_of_a_claim_that_came_after",
 }
 """The test that misses a clause: the contract's where it can tell, else the store's own. None needs
 a server.

@@ -100,8 +100,8 @@ def _whole_millis(seconds: float) -> timedelta:
 
 
 class FollowsClock:
-    """Waits until a clock that somebody else moves has got there, or the event is set: for watching
-    real threads.
+    """Waits until a clock that another thread moves has got there, or the event is set: for tests
+    of real threads.
 
     Raises AssertionError after `patience` real seconds in which neither happened, so that a test
     fails and does not hang.
@@ -120,6 +120,6 @@ class FollowsClock:
                 return False
             if time.monotonic() > give_up:
                 raise AssertionError(
-                    f"nothing happened and nobody moved the clock for {self._patience} seconds"
+                    f"nothing happened and no thread moved the clock for {self._patience} seconds"
                 )
         return True

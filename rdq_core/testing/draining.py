@@ -49,7 +49,9 @@ class Drain:
         return report
 
     def _next(self, until: datetime) -> datetime | None:
-        """The next moment at which there may be something to do; None when that is after `until`."""
+        """The next moment at which there may be something to do; None when that is after
+        `until`.
+        """
         now = self._clock.now()
         due = list(self._due(until))
         moments = [moment for moment in due if moment > now]
@@ -69,7 +71,7 @@ class Drain:
     def _due_in(self, queue: str, shard: int, until: datetime) -> Iterator[datetime]:
         try:
             page = self._store.candidates(queue, shard, until=until, limit=_PAGE)
-        except StoreFailed:  # there may be something; whoever swept has told what was wrong
+        except StoreFailed:  # there may be due work; the sweep has reported the error
             yield self._clock.now()
             return
         yield from (candidate.due_at for candidate in page.items)

@@ -124,7 +124,8 @@ class Embedded:
         handlers = registry or self.registry
         if handlers is None:
             raise RuntimeError(
-                "there are no handlers to run: give drain a registry, or override the fixture rdq_registry"
+                "there are no handlers to run: give drain a registry,"
+                " or override the fixture rdq_registry"
             )
         self._failures.check_known({*handlers.refs, *(self.registry.refs if self.registry else ())})
         rigged = Rigged(handlers, self._failures)

@@ -2,9 +2,9 @@
 the chosen request.
 
     with FaultScript(client) as faults:
-        faults.lose_answer("UpdateItem", nth=2)               # carried out, but nobody hears of it
+        faults.lose_answer("UpdateItem", nth=2)               # carried out, but the answer is lost
         faults.reject("ThrottlingException", "Query")         # refused before it is carried out
-        faults.interleave(steal_the_lease, at=3)              # somebody else acts just before the third request
+        faults.interleave(steal_the_lease, at=3)              # runs just before the third request
         ...
     assert faults.count("UpdateItem") == 2
 
@@ -105,7 +105,8 @@ class Rejects:
         reasons = [_reason(reason) for reason in self.reasons]
         codes = ", ".join(reason["Code"] for reason in reasons)
         message = self.message or (
-            f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]"
+            "Transaction cancelled, please refer cancellation reasons for specific reasons"
+            f" [{codes}]"
             if reasons
             else "rejected by the test's fault script"
         )
@@ -135,7 +136,7 @@ class Rejects:
 
 @dataclass(frozen=True, slots=True)
 class Interleaves:
-    """Somebody else acts just before the request is sent, or after it was carried out and before
+    """Another writer acts just before the request is sent, or after it was carried out and before
     its answer arrives.
     """
 
@@ -143,7 +144,9 @@ class Interleaves:
     when: Literal["before", "after"] = "before"
 
     def __call__(self, request: Request, send: Callable[[], Answer]) -> Answer:  # noqa: ARG002
-        """Act and send, in the order asked for. What `do` raises, the caller of the client meets."""
+        """Act and send, in the order asked for. What `do` raises, the caller of the client
+        meets.
+        """
         if self.when == "before":
             self.do()
             return send()
@@ -154,7 +157,9 @@ class Interleaves:
 
 @dataclass(slots=True)
 class _Rule:
-    """A fault, and the requests that it is meant for: `times` of those that match, from the nth on."""
+    """A fault, and the requests that it is meant for: `times` of those that match, from the nth
+    on.
+    """
 
     fault: Fault
     operation: str | None
@@ -181,7 +186,7 @@ class FaultScript:
     added: those of `operation` (None: of every one) for which `where(request)` holds. `nth` is the
     first that is hit, `times` how many are in a row, None for all from there on. When several rules
     hit one request, the rule that was added first is met first. Requests that an interleaved
-    callable makes in its own thread are somebody else's: neither counted nor hit.
+    callable makes in its own thread are another writer's: neither counted nor hit.
     """
 
     def __init__(self, client: BaseClient) -> None:
@@ -203,7 +208,9 @@ class FaultScript:
         times: int | None = 1,
         where: Callable[[Request], bool] | None = None,
     ) -> None:
-        """Let `fault` happen to the chosen requests. The other methods are short forms of this one."""
+        """Let `fault` happen to the chosen requests. The other methods are short forms of this
+        one.
+        """
         if nth < 1:
             raise ValueError(f"nth counts from 1, not from {nth}")
         with self._lock:
@@ -258,7 +265,7 @@ class FaultScript:
         see Interleaves.
         """
         self.add(
-            Interleaves(lambda: self._as_somebody_else(do), when), operation, nth=at, where=where
+            Interleaves(lambda: self._as_another_writer(do), when), operation, nth=at, where=where
         )
 
     # -- what happened -----------------------------------------------------------------------------
@@ -294,7 +301,7 @@ class FaultScript:
             answer: Answer = self._send(wire, operation_model, context)
             return answer
 
-        if getattr(self._thread, "is_somebody_else", False):
+        if getattr(self._thread, "is_another_writer", False):
             return send()
         request, faults = self._take_down(
             operation_model.name, context.get(_PARAMETERS, {}), wire.url
@@ -310,12 +317,12 @@ class FaultScript:
             faults = [rule.fault for rule in self._rules if rule.has_its_turn(request)]
         return request, iter(faults)
 
-    def _as_somebody_else(self, do: Callable[[], object]) -> None:
-        self._thread.is_somebody_else = True
+    def _as_another_writer(self, do: Callable[[], object]) -> None:
+        self._thread.is_another_writer = True
         try:
             do()
         finally:
-            self._thread.is_somebody_else = False
+            self._thread.is_another_writer = False
 
 
 def _through(faults: Iterator[Fault], request: Request, send: Callable[[], Answer]) -> Answer:

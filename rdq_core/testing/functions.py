@@ -1,6 +1,7 @@
 """Lambda inside a test: Python functions under names, called as Lambda calls them, without AWS.
 
-    local.functions.add("payments-charge", handler)      what `function: payments-charge` of a queue's handlers means
+    # what `function: payments-charge` of a queue's handlers calls
+    local.functions.add("payments-charge", handler)
 
 A function that raises is a FunctionError, an unknown name a function that doesn't exist. Hand-overs
 are delivered at once. There is no limit of time or size.
@@ -41,9 +42,9 @@ class ClientContext:
     """What the caller has sent beside the event, as the runtime decodes it."""
 
     def __init__(self, encoded: str) -> None:
-        told = json.loads(base64.b64decode(encoded))
-        self.custom: dict[str, Any] | None = told.get("custom")
-        self.env: dict[str, Any] | None = told.get("env")
+        decoded = json.loads(base64.b64decode(encoded))
+        self.custom: dict[str, Any] | None = decoded.get("custom")
+        self.env: dict[str, Any] | None = decoded.get("env")
         self.client = None
 
 
@@ -72,12 +73,12 @@ class LocalFunctions:
     def _called(self, name: str, request: Mapping[str, Any]) -> dict[str, Any]:
         context = LambdaContext(name, client_context=request.get("ClientContext"))
         try:
-            told = self._functions[name](json.loads(request["Payload"]), context)
+            returned = self._functions[name](json.loads(request["Payload"]), context)
         except Exception as error:  # noqa: BLE001 - as the runtime does it
             failure = {"errorType": type(error).__name__, "errorMessage": str(error)}
             return _answer(failure) | {"FunctionError": "Unhandled"}
-        return _answer(told)
+        return _answer(returned)
 
 
-def _answer(told: object) -> dict[str, Any]:
-    return {"StatusCode": 200, "Payload": io.BytesIO(json.dumps(told).encode())}
+def _answer(returned: object) -> dict[str, Any]:
+    return {"StatusCode": 200, "Payload": io.BytesIO(json.dumps(returned).encode())}

@@ -67,11 +67,11 @@ class History:
             after.started_at - (before.finished_at or before.started_at)
             for before, after in pairwise(attempts)
         ]
-        told = ", ".join(map(format_duration, waits)) or "none"
+        actual = ", ".join(map(format_duration, waits)) or "none"
         expected = [span_of("waited", span) for span in spans]
         self._require(
             waits == expected,
-            f"waits of {', '.join(map(format_duration, expected)) or 'none'}, not of {told}",
+            f"waits of {', '.join(map(format_duration, expected)) or 'none'}, not of {actual}",
         )
         return self
 
@@ -109,7 +109,7 @@ class History:
         return task
 
     def cancelled(self) -> Task:
-        """There were no more attempts: somebody has stopped the task."""
+        """There were no more attempts: the task was cancelled."""
         return self._ended(Status.CANCELLED)
 
     def __str__(self) -> str:

@@ -34,7 +34,7 @@ _SERVICE: Final = "dynamodb"
 def make_moto_atomic() -> None:
     """Let moto's DynamoDB carry out one action at a time in this process, from now on.
 
-    Calling it again changes nothing, and there is no way back: nobody wants the other behaviour.
+    Calling it again changes nothing, and it cannot be undone.
     """
     unlocked = DynamoHandler.call_action
     if hasattr(unlocked, "rdq_atomic"):
@@ -121,4 +121,4 @@ class _QuietHandler(MotoRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Requests are not worth a line on a screen that tells another story."""
+        """Log no requests."""

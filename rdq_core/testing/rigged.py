@@ -25,7 +25,7 @@ class Failures:
         self._unmet: set[str] = set()
 
     def add(self, handler_ref: str, error: Failure, times: int) -> None:
-        """Let so many more attempts end in it. Raises TypeError for what can't be raised,
+        """Make the next `times` attempts end in it. Raises TypeError for what can't be raised,
         ValueError for the number.
         """
         kind: object = error if isinstance(error, type) else type(error)
@@ -40,11 +40,14 @@ class Failures:
             self._unmet.add(handler_ref)
 
     def check_known(self, handler_refs: Collection[str]) -> None:
-        """Raises NotRegistered when failures were asked for that none of these handlers can meet."""
+        """Raises NotRegistered when failures were asked for that none of these handlers can
+        meet.
+        """
         for ref in sorted(self._unmet - set(handler_refs)):
             near = difflib.get_close_matches(ref, handler_refs, n=1)
+            known = ", ".join(sorted(handler_refs)) or "none"
             raise NotRegistered(
-                f"fail_next({ref!r}): there is no such handler among {', '.join(sorted(handler_refs)) or 'none'}",
+                f"fail_next({ref!r}): there is no such handler among {known}",
                 hint=f"did you mean {near[0]}?"
                 if near
                 else "ask for it after draining other handlers",

@@ -11,7 +11,9 @@ from tests.contract.store_calls import Prepare, Ready
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """`bench` works through `client`, which scripts may disturb; `others` through one of their own."""
+    """`bench` works through `client`, which scripts may disturb; `others` through one of their
+    own.
+    """
 
     client: Any
     bench: Bench

@@ -227,7 +227,9 @@ def comparable(answer: Any) -> object:
 
 
 def claim_as_seen(claim: Claim) -> object:
-    """A claim without what is the store's own affair, and without what it need not have loaded yet."""
+    """A claim without what is the store's own affair, and without what it need not have loaded
+    yet.
+    """
     task = replace(claim.task, payload=b"", payload_content_type="", headers={}, unknown={})
     return (
         task,

@@ -1,4 +1,4 @@
-"""Who is awake: of many who see new work one starts a sweep, and none while there is one."""
+"""Reservations: of many hosts that see new work one starts a sweep, and none while one runs."""
 
 from typing import Any
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from benchmarks.backlog import sweep_of
+from benchmarks.capacity import Meter
 from benchmarks.cost import CARRY_THE_BODY, grown, over_budget
 from benchmarks.designs import OBVIOUS_TABLE, Obvious, real_stack
 from benchmarks.steps import BUDGETS, Bench, live, obvious_life, payload_of
 from rdq_core.stores.dynamodb.values import Item
-from rdq_core.testing.capacity import Meter
 from tests.support.engines import Engine
 
 STACK = real_stack(1)

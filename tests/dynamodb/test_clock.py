@@ -186,7 +186,7 @@ def test_a_machine_that_was_frozen_asks_again() -> None:
     assert machine.requests == 2
 
 
-def test_a_machine_whose_clocks_both_stood_still_is_late_until_the_next_answer_and_never_early() -> (
+def test_a_machine_whose_clocks_both_stood_still_is_late_until_the_next_answer_never_early() -> (
     None
 ):
     machine = Machine()

@@ -25,7 +25,9 @@ PAGE: Final = 100
 
 
 class WorldOnTables(World):
-    """The engine's test world on atomic moto. `requests` stands between its store and the tables."""
+    """The engine's test world on atomic moto. `requests` stands between its store and the
+    tables.
+    """
 
     def __init__(self, engine: Engine, **config: Any) -> None:
         super().__init__(**config)

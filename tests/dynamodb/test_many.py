@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from benchmarks.capacity import Meter
 from rdq_core.domain.ids import encode_id
 from rdq_core.domain.task import Status, Task
 from rdq_core.engine.ports import Submission
 from rdq_core.errors import InputInvalid, RdqError, StoreFailed, Unavailable
 from rdq_core.stores.dynamodb.sender import MAX_TRIES
-from rdq_core.testing.capacity import Meter
 from rdq_core.testing.faults import FaultScript
 from tests.dynamodb.billing import Bill
 from tests.dynamodb.verbs import noise

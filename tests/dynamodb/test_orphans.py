@@ -1,4 +1,6 @@
-"""The search for orphans: what is proved to be nobody's goes, and everything else stays as it is."""
+"""The search for orphans: what is proved to be nobody's goes, and everything else stays as it
+is.
+"""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -230,7 +230,9 @@ TOUCHING_BODIES: tuple[verbs.Prepare, ...] = (
 
 
 def crashes(world: World, act: verbs.Act, *, at: int, answer: bool) -> bool:
-    """The process ends at this request: before it is sent, or after. False when it was done before."""
+    """The process ends at this request: before it is sent, or after. False when it was done
+    before.
+    """
     with FaultScript(world.client) as faults:
         if answer:
             faults.lose_answer(nth=at)

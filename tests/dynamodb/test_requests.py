@@ -168,7 +168,10 @@ def test_a_forbidden_action_is_named_with_its_table(world: World) -> None:
     ("resource", "place"),
     [
         (
-            " on resource: arn:aws:dynamodb:eu-central-1:123456789012:table/rdq-dlq because no policy allows it",
+            (
+                " on resource: arn:aws:dynamodb:eu-central-1:123456789012:table/rdq-dlq"
+                " because no policy allows it"
+            ),
             "rdq-dlq",
         ),
         ("", "rdq-tasks, rdq-dlq"),
@@ -178,9 +181,10 @@ def test_of_a_transaction_the_action_is_named_that_the_role_is_missing(
     world: World, resource: str, place: str
 ) -> None:
     claim = world.claimed()
-    told = f"User: arn:aws:sts::123456789012:assumed-role/r/ann is not authorized to perform: dynamodb:PutItem{resource}"
+    user = "User: arn:aws:sts::123456789012:assumed-role/r/ann"
+    message = f"{user} is not authorized to perform: dynamodb:PutItem{resource}"
     with FaultScript(world.client) as faults:
-        faults.add(Rejects("AccessDeniedException", told), "TransactWriteItems")
+        faults.add(Rejects("AccessDeniedException", message), "TransactWriteItems")
         with pytest.raises(Unavailable) as refused:
             world.bury(claim)
     assert refused.value.message == f"dynamodb:PutItem on {place} is not allowed"

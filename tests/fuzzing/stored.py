@@ -40,8 +40,8 @@ from rdq_core.testing.contract.factories import (
     an_error,
     noise,
 )
-from rdq_core.testing.fake_dynamodb import Database, FakeClient
 from tests.fuzzing.mutation import of_item, of_text
+from tests.support.fake_dynamodb import Database, FakeClient
 
 QUEUE: Final = "billing"
 _TABLES: Final = Tables("rdq-tasks", "rdq-dlq", "rdq-control", "rdq-audit")

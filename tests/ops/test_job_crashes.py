@@ -14,10 +14,10 @@ from rdq_core.domain.job import Job, JobState
 from rdq_core.engine.ports import Phase
 from rdq_core.ops.orders import Operation, Order
 from rdq_core.runtime.wiring import Parts
-from rdq_core.testing.fake_dynamodb import Database, FakeClient
 from tests.engine.world import World
 from tests.ops.dlq import ANN, Dlq, an_order, by_type
 from tests.support.engines import Double
+from tests.support.fake_dynamodb import Database, FakeClient
 from tests.support.stores import Dynamo, dynamo_on
 
 DEAD = 5

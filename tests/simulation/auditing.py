@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from rdq_core.engine.ports import Phase
-from rdq_core.testing.fake_dynamodb import Change
 from tests.simulation.verdict import require
 from tests.simulation.witness import StoreCall
+from tests.support.fake_dynamodb import Change
 
 if TYPE_CHECKING:
-    from rdq_core.testing.fake_dynamodb import Database
+    from tests.support.fake_dynamodb import Database
 
 AUDIT: Final = "rdq-audit"
 AUDITED: Final = frozenset({"redrive", "purge"})

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 from rdq_core.stores.dynamodb.tasks import DynamoTaskStore
 from rdq_core.testing.clock import FrozenClock, NoJitter, SkipsSleep
-from rdq_core.testing.fake_dynamodb import FakeClient
 from tests.simulation import auditing
 from tests.simulation.process import at
 from tests.simulation.queues import QUEUE
 from tests.simulation.rows import Row
 from tests.simulation.verdict import require
+from tests.support.fake_dynamodb import FakeClient
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

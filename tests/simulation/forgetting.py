@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING, Final
 
 from rdq_core.domain.references import Reference, ReferenceKind
-from rdq_core.testing.fake_dynamodb import Change
 from tests.simulation.rows import Item, Row, outlives
 from tests.simulation.verdict import require
 from tests.simulation.witness import StoreCall
+from tests.support.fake_dynamodb import Change
 
 if TYPE_CHECKING:
-    from rdq_core.testing.fake_dynamodb import Database
+    from tests.support.fake_dynamodb import Database
 
 CONTROL: Final = "rdq-control"
 FORGETTING: Final = frozenset({"forget", "submit", "claim", "claim_keyed", "lapsed"})

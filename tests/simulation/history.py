@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from rdq_core.domain.times import to_millis
 from rdq_core.errors import LeaseLost, RdqError, StoreFailed, TaskConflict, TaskNotFound
-from rdq_core.testing.fake_dynamodb import Change, Database
 from tests.simulation import auditing
 from tests.simulation.arrows import ARROWS, Arrow
 from tests.simulation.forgetting import Forgotten, is_forgotten, task_of
@@ -22,6 +21,7 @@ from tests.simulation.scheduler import SECOND, Scheduler
 from tests.simulation.timeline import Timeline
 from tests.simulation.verdict import Broken, require
 from tests.simulation.witness import StoreCall
+from tests.support.fake_dynamodb import Change, Database
 
 TASKS: Final = "rdq-tasks"
 DLQ: Final = "rdq-dlq"

@@ -15,12 +15,12 @@ from rdq_core.errors import QueueNotFound, StoreFailed, TaskConflict, TaskNotFou
 from rdq_core.ops.job_control import JobControl
 from rdq_core.ops.orders import Canary, Operation, Order
 from rdq_core.ops.selection import Selection
-from rdq_core.testing.fake_dynamodb import Change
 from tests.simulation.process import Process
 from tests.simulation.queues import QUEUE
 from tests.simulation.rows import Row
 from tests.simulation.verdict import require
 from tests.simulation.witness import StoreCall
+from tests.support.fake_dynamodb import Change
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

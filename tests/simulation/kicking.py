@@ -23,13 +23,13 @@ from rdq_core.runtime.hosting import FunctionHost, Start
 from rdq_core.runtime.kicking import SWEEPER, KickFunction
 from rdq_core.runtime.sweeping import LambdaInvocation, SweeperFunction, SweepOrder
 from rdq_core.runtime.telemetry import MetricsSink
-from rdq_core.testing.fake_dynamodb import Change
 from tests.simulation.handlers import Handlers
 from tests.simulation.process import Process
 from tests.simulation.queues import QUEUE
 from tests.simulation.rows import Row, maybe
 from tests.simulation.scheduler import SECOND
 from tests.simulation.verdict import require
+from tests.support.fake_dynamodb import Change
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -17,12 +17,12 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from rdq_core.testing.fake_dynamodb import Database
-from rdq_core.testing.fake_dynamodb.refusals import cancelled, refusal
 from tests.simulation.plan import Plan
 from tests.simulation.process import Process
 from tests.simulation.scheduler import FOREVER, SECOND, Scheduler, Strand
 from tests.simulation.timeline import Timeline
+from tests.support.fake_dynamodb import Database
+from tests.support.fake_dynamodb.refusals import cancelled, refusal
 
 READ_TIMEOUT: Final = 5 * SECOND
 LATEST: Final = 120 * SECOND

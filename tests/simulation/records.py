@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rdq_core.testing.fake_dynamodb import Change, Database
 from tests.simulation.rows import Row, outlives
 from tests.simulation.verdict import require
 from tests.simulation.witness import StoreCall
+from tests.support.fake_dynamodb import Change, Database
 
 _TASKS: Final = "rdq-tasks"
 _DLQ: Final = "rdq-dlq"

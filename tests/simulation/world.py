@@ -26,7 +26,6 @@ from rdq_core.stores.memory_control import (
     MemoryJobs,
     MemoryReservations,
 )
-from rdq_core.testing.fake_dynamodb import Change, Database
 from tests.simulation import actors, closing, jobs, kicking
 from tests.simulation.history import EARLY, TASKS, History
 from tests.simulation.network import LATEST, Client, Flight, Network
@@ -39,6 +38,7 @@ from tests.simulation.threads import under
 from tests.simulation.timeline import Timeline
 from tests.simulation.verdict import Broken, require
 from tests.simulation.witness import StoreCall, Witness
+from tests.support.fake_dynamodb import Change, Database
 
 TABLES: Final = Tables("rdq-tasks", "rdq-dlq", "rdq-control", "rdq-audit")
 BOUND: Final = 90

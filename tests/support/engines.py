@@ -16,8 +16,8 @@ import pytest
 from botocore.config import Config
 from moto.backends import get_backend
 
-from rdq_core.testing.fake_dynamodb import Database, FakeClient
 from rdq_core.testing.moto import atomic_moto
+from tests.support.fake_dynamodb import Database, FakeClient
 from tests.support.ministack import Ministack
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ _accounts = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An empty AWS of one test's own. `endpoint_url` is None where only this process can reach it."""
+    """An empty AWS of one test's own. `endpoint_url` is None where only this process can reach
+    it.
+    """
 
     name: Literal["moto", "ministack", "double"]
     access_key: str = "test"
@@ -49,8 +51,8 @@ class Engine:
         return client
 
     def client(self, service: str, *, attempts: int = 1, read_timeout: float = 60) -> Any:
-        """A new boto3 client. botocore tries once, unless told otherwise: a scripted fault then
-        reaches the caller. It waits so many seconds for an answer.
+        """A new boto3 client. botocore tries once by default: a scripted fault then
+        reaches the caller. It waits `read_timeout` seconds for an answer.
         """
         with _making:  # clients may be shared by threads, but not made by several at once
             return _session.client(  # type: ignore[call-overload]
@@ -126,13 +128,13 @@ def moto(moto_session: None) -> Engine:
 
 @pytest.fixture
 def double() -> Engine:
-    """A double that nobody has used."""
+    """A new double."""
     return Double("double")
 
 
 @pytest.fixture
 def ministack(ministack_server: Ministack) -> Engine:
-    """ministack, in an account that nobody has used. Mark the test with `ministack` too."""
+    """ministack, in a new account. Mark the test with `ministack` too."""
     return Engine(
         "ministack",
         access_key=f"{next(_accounts):012d}",

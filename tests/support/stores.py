@@ -70,7 +70,7 @@ class Dynamo:
         fresh_for: timedelta = timedelta(0),
         submits_fresh_for: timedelta = timedelta(0),
     ) -> DynamoQueues:
-        """Queue configuration, read anew each time unless told otherwise."""
+        """Queue configuration, read anew each time by default."""
         return DynamoQueues(
             client or self.engine.dynamodb,
             self.tables,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from rdq_core.testing.capacity import Meter, read_units
+from benchmarks.capacity import Meter, read_units
 from tests.dynamodb import verbs
 from tests.dynamodb.billing import Bill
 from tests.dynamodb.world import World

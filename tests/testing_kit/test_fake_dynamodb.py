@@ -8,8 +8,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from rdq_core.stores.dynamodb.schema import Tables, definitions
-from rdq_core.testing.fake_dynamodb import Database, FakeClient
-from rdq_core.testing.fake_dynamodb.syntax import UnknownSyntax
+from tests.support.fake_dynamodb import Database, FakeClient
+from tests.support.fake_dynamodb.syntax import UnknownSyntax
 
 KEY: dict[str, Any] = {"task_id": {"S": "a"}, "kind": {"S": "T"}}
 NAMES = {"#kind": "kind"}

@@ -1,4 +1,6 @@
-"""Faults happen to the chosen request, once, and exactly as a network or DynamoDB would have them."""
+"""Faults happen to the chosen request, once, and exactly as a network or DynamoDB would have
+them.
+"""
 
 import inspect
 from typing import TYPE_CHECKING, Any

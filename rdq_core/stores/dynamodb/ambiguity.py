@@ -55,7 +55,7 @@ def was_our_write(
 
 
 def _is_published(access: Access, write: SettlingWrite, row: StateRow) -> bool | None:
-    """Whether the row's history holds our record; None when that cannot be told. A history that is
+    """Whether the row's history holds our record; None when that is unknown. A history that is
     longer than ours may still hold it: others have written after our success.
     """
     if write.record_key is None:

@@ -88,8 +88,8 @@ class ClaimVerbs:
     def claim(self, candidate: Candidate, grant: Grant) -> Claim | None:
         """See `TaskStore.claim`."""
         sets = leased(candidate.fencing_token + 1, grant)
-        if is_long_overdue(candidate, grant.now):
-            # Otherwise a claim reads nothing before it writes.
+        if candidate.due_at + LONG_OVERDUE <= grant.now:
+            # Its body may expire before the attempt ends. Other claims read nothing first.
             row = self._access.state(candidate.task_id)
             if row is not None:
                 sets |= extended_for_lease(self._access, row, grant)
@@ -139,7 +139,7 @@ class ClaimVerbs:
     ) -> RowClaim:
         fencing_token = candidate.fencing_token + 1
         sets = leased(fencing_token, grant)
-        if is_long_overdue(candidate, grant.now):
+        if candidate.due_at + LONG_OVERDUE <= grant.now:
             sets |= extended_for_lease(self._access, row, grant)
         values = {**values_at(grant.now), ":seen_fence": number(candidate.fencing_token)}
         update = self._access.state_update(
@@ -228,11 +228,6 @@ class ClaimVerbs:
             self._access.update_state(
                 row.task.id, change(end), all_of(clause), seen, returning=False
             )
-
-
-def is_long_overdue(candidate: Candidate, now: datetime) -> bool:
-    """Whether a task waited for so long that its body may expire before the attempt is over."""
-    return candidate.due_at + LONG_OVERDUE <= now
 
 
 def extended_for_lease(access: Access, row: StateRow, grant: Grant) -> Item:

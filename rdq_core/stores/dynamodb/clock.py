@@ -11,10 +11,10 @@ corrected as little as possible: an exact clock lies within every bound and is n
 workers whose clocks are minutes apart agree, to within a second or two, on what is due and when a
 lease ends.
 
-The invariant: `now` never goes back, and is never told by a clock that no answer has been held
-against: before the first one it is not told at all. While nothing new is known later on, because
-the machine's clock was set or storage can't be reached, the last time that was proved goes on by
-the monotonic clock, which is late at worst: no live lease is taken over by it.
+The invariant: `now` never goes back, and never returns an unproved time: before the first answer it
+raises. When a proof is missing later, because the machine's clock was set or storage cannot be
+reached, the last proved time goes on by the monotonic clock. That time is late at worst, so no live
+lease is taken over.
 """
 
 import threading
@@ -117,7 +117,7 @@ class StorageClock:
 
     def now(self) -> datetime:
         """The present moment by storage's clock: aware, UTC, cut to milliseconds, never earlier
-        than told before.
+        than returned before.
 
         Raises StoreFailed or Unavailable while storage has not answered once.
         """
@@ -128,9 +128,8 @@ class StorageClock:
         with self._lock:
             if bounds is not None and not (bounds.are_vague and self._proved):
                 self._proved = (here + timedelta(seconds=bounds.correction), monotonic)
-            elif (
-                self._proved is None
-            ):  # answers without a date, or nobody to ask: there is no better clock
+            elif self._proved is None:
+                # Answers without a date, or no probe: there is no better clock.
                 return cut_to_millis(here)
             proved, since = self._proved
             passed = timedelta(seconds=(monotonic - since) * (1 - _DRIFT))
@@ -187,8 +186,8 @@ class StorageClock:
             return None if self._bounds is None else self._bounds.seen_from(reading)
 
     def _asked(self) -> Bounds | None:
-        """What a request of our own proves. Whoever has nothing else to go by waits for it, as long
-        as another asks.
+        """What a request of our own proves. A thread without a proved time waits while another one
+        asks.
         """
         if not self._asking.acquire(blocking=self._proved is None):
             return None

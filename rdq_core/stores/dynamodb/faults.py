@@ -215,6 +215,6 @@ def is_refused_locally(error: BaseException) -> bool:
     """
     if not isinstance(error, EndpointConnectionError) or not is_loopback(endpoint_of(error) or ""):
         return False
-    # urllib3's error, whose cause tells a refused connection from an unknown host name.
+    # urllib3's error, whose cause distinguishes a refused connection from an unknown host name.
     cause = error.kwargs.get("error")
     return isinstance(getattr(cause, "__cause__", None), ConnectionRefusedError)

@@ -355,8 +355,9 @@ def claim_of(row: StateRow) -> RowClaim:
 
 def read_inline(reader: Reader) -> dict[str, Any]:
     """The fields of a task that are in its row: payload, headers and so on. Raises CorruptItem."""
-    meta = reader.maybe_json(Attr.META)
-    fields = {} if meta is None else fields_of(reader, meta)
+    fields: dict[str, Any] = {}
+    if Attr.META in reader.item:
+        fields = fields_of(reader, reader.maybe_json(Attr.META))
     content_type = reader.maybe_text(Attr.CONTENT_TYPE)
     if content_type is not None:
         fields["payload_content_type"] = content_type

@@ -105,7 +105,8 @@ class Reader:
 
     def number(self, name: str) -> int:
         """A required whole number."""
-        return self._whole(name, self._get(name, "N", required=True))
+        value: int = self._get(name, "N", required=True)
+        return value
 
     def moment(self, name: str) -> datetime:
         """A required time."""
@@ -130,8 +131,8 @@ class Reader:
 
     def maybe_number(self, name: str) -> int | None:
         """A whole number, or None."""
-        value = self._get(name, "N")
-        return None if value is None else self._whole(name, value)
+        value: int | None = self._get(name, "N")
+        return value
 
     def maybe_moment(self, name: str) -> datetime | None:
         """A time, or None."""
@@ -174,11 +175,8 @@ class Reader:
             raise self.corrupt(
                 f"{name} is missing" if value is None else f"{name} is of another type"
             )
-        return value[kind]
-
-    def _whole(self, name: str, value: Any) -> int:
         try:
-            return int(value)
+            return int(value[kind]) if kind == "N" else value[kind]
         except (TypeError, ValueError):
             raise self.corrupt(f"{name} is not a whole number") from None
 
@@ -194,7 +192,7 @@ def decompress(stream: "zlib._Decompress", content: bytes, most: int) -> bytes:
     """
     whole = stream.decompress(content, most + 1)
     if len(whole) > most or not stream.eof:
-        raise zlib.error("incomplete, or larger than rdq stores")
+        raise zlib.error("incomplete, or too large to be stored by rdq")
     return whole
 
 

@@ -18,9 +18,9 @@ stands at `NOW`:
 
     QueueContract, DeletionContract    queues         QueueStore
     JobContract                        jobs           JobStore
-                                       cursor_keys    what makes the CursorKey anew, as each process does
+                                       cursor_keys    a factory of CursorKey, one per process
     AuditContract                      audit          AuditLog
-    ReservationsContract                awake          Reservations
+    ReservationsContract               awake          Reservations
 
 A store that keeps it is one that the engine can't tell from rdq's own. What only processes show
 (crashes between two requests, claimants that share nothing but the tables) is not in it. The

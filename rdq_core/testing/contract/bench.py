@@ -101,7 +101,7 @@ class Bench:
         return self.claim(task.id, task.queue)
 
     def lapse(self, claim: Claim) -> Claim:
-        """Nobody hears of the holder until the lease has ended."""
+        """The holder stays silent until the lease has ended."""
         self.clock.advance(max(self.until_lapse(claim), timedelta(0)))
         lapsed = self.store.lapsed(self.candidate(claim.task.id, claim.task.queue), now=self.now)
         assert lapsed is not None
@@ -111,7 +111,7 @@ class Bench:
         return claim.lease_expires_at - self.now
 
     def reclaim(self, claim: Claim) -> Claim:
-        """The lease lapses, and somebody else takes over."""
+        """The lease lapses, and another worker takes over."""
         lapsed = self.lapse(claim)
         taken = self.store.reclaim(lapsed, a_lapse(lapsed), a_grant(self.now))
         assert taken is not None
@@ -161,7 +161,7 @@ class Bench:
         self.store.release(claim, a_failure(code=Code.WORKER_SHUTDOWN), due_at=self.now + after)
 
     def handed_over(self, **fields: Any) -> Claim:
-        """A claim that somebody else is to adopt."""
+        """A claim for another worker to adopt."""
         task = self.submit(**fields)
         claim = self.store.claim(self.candidate(task.id), a_grant(self.now, hands_over=True))
         assert claim is not None
@@ -204,7 +204,7 @@ class Bench:
         return self.task(claim.task.id)
 
     def many_dead(self, number: int) -> list[str]:
-        """So many, all dead at this moment, without going through the index for each."""
+        """This number of tasks, all dead now, without a read of the index for each."""
         ids = [self.submit().id for _ in range(number)]
         for candidate in self.candidates():
             claim = self.store.claim(candidate, a_grant(self.now))
@@ -278,7 +278,7 @@ class Bench:
 
 
 def an_op() -> str:
-    """The name of an operator's request that nobody else has made."""
+    """A new name of an operator's request."""
     return f"op-{next(_ops)}"
 
 

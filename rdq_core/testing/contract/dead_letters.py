@@ -24,7 +24,7 @@ PAGE_SIZES = (1, 2, 7, 100)
 
 
 class RedriveContract:
-    """A redrive gives a full budget back and takes nothing away, unless it is told to."""
+    """A redrive gives a full budget back and takes nothing away, unless it edits the task."""
 
     def test_a_task_bears_the_mark_of_the_request_that_sent_it_back_through_what_comes_after(
         self, bench: Bench

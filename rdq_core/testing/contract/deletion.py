@@ -32,7 +32,7 @@ def a_tombstone(queues: QueueStore, **declared: Any) -> StoredQueue:
 
 
 class DeletionContract:
-    """A queue goes in two steps, each made once by whoever has seen the one before. Fixture:
+    """A queue goes in two steps, each made once by a caller that has seen the one before. Fixture:
     `queues`.
     """
 

@@ -49,7 +49,7 @@ def a_grant(
     token: str | None = None,
     hands_over: bool = False,
 ) -> Grant:
-    """A lease under a token that nobody else has, in no process."""
+    """A lease under a token that is unique across processes."""
     return Grant(
         token=token or secrets.token_urlsafe(16),
         now=now,
@@ -83,7 +83,7 @@ def a_success(claim: Claim, now: datetime, **fields: Any) -> Attempt:
 
 
 def a_lapse(lapsed: Claim) -> Attempt:
-    """The attempt of a holder whom nobody has seen again."""
+    """The attempt of a holder that never reported back."""
     error = AttemptError(
         type="rdq.LeaseExpired",
         code=Code.LEASE_EXPIRED,

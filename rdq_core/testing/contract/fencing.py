@@ -1,4 +1,4 @@
-"""Fencing: whoever presents a token that is not the present one changes nothing at all, whatever he
+"""Fencing: a caller with a token that is not the present one changes nothing at all, whatever he
 asks for.
 """
 
@@ -40,7 +40,7 @@ TAKERS: Final[dict[str, Callable[[Bench, Claim], object]]] = {
     "dead-letter a lapsed one": lambda bench, claim: bench.dead_letter_lapsed(claim),
     "release a lapsed one": lambda bench, claim: bench.release_lapsed(claim),
 }
-"""The verbs of whoever has seen a claim lapse. They name its token, and lose without an error."""
+"""The verbs for a claim that was seen to lapse. They name its token, and lose without an error."""
 
 VERBS: Final = (*HOLDERS, *TAKERS)
 

@@ -58,7 +58,9 @@ def over(job: Job) -> Job:
 
 
 class JobContract:
-    """A job changes from what its writer has read, or not at all. Fixtures: `jobs`, `cursor_keys`."""
+    """A job changes from what its writer has read, or not at all. Fixtures: `jobs`,
+    `cursor_keys`.
+    """
 
     @pytest.mark.parametrize("job", [a_job(), in_the_middle()], ids=["new", "in the middle"])
     def test_a_job_is_read_as_it_was_written(self, jobs: JobStore, job: Job) -> None:

@@ -1,4 +1,6 @@
-"""Concurrency keys: at most one task of a key is in flight, and no key is held for good by nobody."""
+"""Concurrency keys: at most one task of a key is in flight, and no key stays held without a
+task.
+"""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Who is awake: of many who see new work one starts a sweep, and none while there is one."""
+"""Reservations: of many hosts that see new work one starts a sweep, and none while one runs."""
 
 from datetime import timedelta
 
@@ -10,13 +10,13 @@ TWO = timedelta(seconds=2)
 
 
 def books(awake: Reservations, seconds: float = 0, queue: str = QUEUE) -> bool:
-    """Whether this one, so many seconds after `NOW`, is the one who starts a sweep."""
+    """Whether a host reserves the queue, this number of seconds after `NOW`."""
     now = NOW + timedelta(seconds=seconds)
     return awake.acquire(queue, now=now, until=now + TWO)
 
 
 class ReservationsContract:
-    """At most one who is told of new work starts a sweep. Fixture: `awake`."""
+    """Of the hosts that see new work at most one starts a sweep. Fixture: `awake`."""
 
     def test_of_many_who_would_start_a_sweep_one_does(self, awake: Reservations) -> None:
         assert sorted(map(str, side_by_side([lambda: books(awake)] * 4))) == [

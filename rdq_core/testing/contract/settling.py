@@ -202,8 +202,8 @@ class OutcomeContract:
 
     @pytest.mark.parametrize("first", ["complete", "reschedule", "dead_letter", "release"])
     def test_a_claim_is_settled_once(self, bench: Bench, first: str) -> None:
-        """The same settling again may be told that it has happened; another one is lost; neither
-        changes anything.
+        """The same settling again may be answered as done; another one is lost; neither changes
+        anything.
         """
         claim = bench.claimed()
         getattr(bench, first)(claim)

@@ -5,15 +5,15 @@ a lagging index.
     database.create_table(**definition)
     client = FakeClient(database)          # what a store takes for a low-level boto3 client
 
-syntax.py      expressions: parsed once, refused when they use anything that rdq has no business with
+syntax.py      expressions: parsed once, refused when rdq does not send the like
 tables.py      items, in order of their keys, and index entries with their past
 database.py    the operations, each one atomic
 refusals.py    errors, in the form in which botocore raises them
 client.py      the methods of a boto3 client
 """
 
-from rdq_core.testing.fake_dynamodb.client import FakeClient
-from rdq_core.testing.fake_dynamodb.database import Database
-from rdq_core.testing.fake_dynamodb.tables import Change
+from tests.support.fake_dynamodb.client import FakeClient
+from tests.support.fake_dynamodb.database import Database
+from tests.support.fake_dynamodb.tables import Change
 
 __all__ = ["Change", "Database", "FakeClient"]

@@ -9,7 +9,9 @@ _STATUS = {"InternalServerError": 500, "ServiceUnavailable": 503}
 
 
 def refusal(code: str, message: str, operation: str, **more: Any) -> ClientError:
-    """The error of a request that DynamoDB refuses. `more` stands at the top level of the answer."""
+    """The error of a request that DynamoDB refuses. `more` stands at the top level of the
+    answer.
+    """
     response: Any = {
         "Error": {"Code": code, "Message": message},
         "ResponseMetadata": {"HTTPStatusCode": _STATUS.get(code, 400)},
@@ -24,7 +26,9 @@ def invalid(message: str, operation: str) -> ClientError:
 
 
 def condition_failed(operation: str, item: Mapping[str, Any] | None) -> ClientError:
-    """A condition that does not hold; the item comes back where it was asked for and there is one."""
+    """A condition that does not hold; the item comes back where it was asked for and there is
+    one.
+    """
     came_back = {} if item is None else {"Item": dict(item)}
     return refusal(
         "ConditionalCheckFailedException", "The conditional request failed", operation, **came_back

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rdq_core.testing.fake_dynamodb.syntax import UnknownSyntax
+from tests.support.fake_dynamodb.syntax import UnknownSyntax
 
 StoredItem = Mapping[str, Mapping[str, Any]]
 Key = tuple[Any, ...]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rdq_core.testing.fake_dynamodb.database import Answer, Database
+from tests.support.fake_dynamodb.database import Answer, Database
 
 
 class FakeClient:

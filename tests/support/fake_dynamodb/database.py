@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rdq_core.stores.dynamodb.values import item_size
-from rdq_core.testing.fake_dynamodb import syntax
-from rdq_core.testing.fake_dynamodb.refusals import cancelled, condition_failed, invalid, refusal
-from rdq_core.testing.fake_dynamodb.syntax import UnknownSyntax
-from rdq_core.testing.fake_dynamodb.tables import Change, Index, StoredItem, Table
+from tests.support.fake_dynamodb import syntax
+from tests.support.fake_dynamodb.refusals import cancelled, condition_failed, invalid, refusal
+from tests.support.fake_dynamodb.syntax import UnknownSyntax
+from tests.support.fake_dynamodb.tables import Change, Index, StoredItem, Table
 
 Request = Mapping[str, Any]
 Answer = dict[str, Any]
@@ -55,15 +55,15 @@ def _no_lag() -> float:
     return 0.0
 
 
-def _nobody(_changes: Sequence[Change]) -> None:
-    """A database that nobody watches."""
+def _unwatched(_changes: Sequence[Change]) -> None:
+    """The default `watch`: changes are not reported."""
 
 
 class Database:
     """Tables, and what DynamoDB does with them.
 
-    `now` is the time in seconds. `lag` tells, for each index entry that is read, how many seconds
-    behind its table it is seen. `watch` is told what each write has changed, all of a transaction
+    `now` is the time in seconds. `lag` gives, for each index entry that is read, how many seconds
+    behind its table it is seen. `watch` gets what each write has changed, all of a transaction
     at once.
     """
 
@@ -72,7 +72,7 @@ class Database:
         *,
         now: Callable[[], float] = time.monotonic,
         lag: Callable[[], float] = _no_lag,
-        watch: Callable[[Sequence[Change]], None] = _nobody,
+        watch: Callable[[Sequence[Change]], None] = _unwatched,
     ) -> None:
         self.tables: dict[str, Table] = {}
         self._now = now
@@ -307,7 +307,9 @@ def _given(request: Request) -> tuple[syntax.Names, syntax.Values]:
 
 
 def _check_names(request: Request, used: frozenset[str], operation: str) -> None:
-    """DynamoDB refuses names and values that no expression uses, as well as those that are missing."""
+    """DynamoDB refuses names and values that no expression uses, as well as those that are
+    missing.
+    """
     for name in ("ProjectionExpression", "FilterExpression"):
         if name in request:
             text = request[name]

@@ -9,11 +9,13 @@ The rules ("Provisioned capacity mode", "Managing throughput capacity for global
 "Amazon DynamoDB Transactions" in the developer guide; on-demand counts the same units):
 
     write          a unit for each started KB of the larger of the item before and after
-    index          nothing where its entry stays as it is; the larger of both where it changes in place; one write where
-                   it appears or goes, two where its key changes
+    index          nothing where its entry stays as it is; the larger of both where it changes in
+                   place; one write where it appears or goes, two where its key changes
     transaction    its items twice, their index entries once
-    failed         a condition that doesn't hold costs the table what the write would have, and the indexes nothing
-    read           a unit for each started 4 KB of all that was read, at least one; half of it where not consistent
+    failed         a condition that does not hold costs the table what the write would have, and the
+                   indexes nothing
+    read           a unit for each started 4 KB that was read, at least one; half of it where not
+                   consistent
 
 Engines for tests bill otherwise, or nothing at all, so the meter reads the items that a request is
 about to touch just before it is sent and just after. That makes it a tool for one thread, on an
@@ -98,7 +100,7 @@ class Shape:
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> "Shape":
-        """The shape that DescribeTable tells, or CreateTable was told."""
+        """The shape in an answer of DescribeTable, or in arguments of CreateTable."""
         keys = _names(description["KeySchema"])
         indexes = description.get("GlobalSecondaryIndexes", ())
         return cls(
@@ -120,7 +122,7 @@ def write_units(*items: Item | None) -> int:
 
 
 def read_units(size: int, *, consistent: bool) -> float:
-    """Read units of one request that has read so many bytes."""
+    """Read units of one request that has read this number of bytes."""
     return max(1, ceil(size / _READ_BYTES)) * (1.0 if consistent else 0.5)
 
 
@@ -128,8 +130,8 @@ class Meter:
     """Counts what a low-level client's requests to DynamoDB cost, while in its `with` statement.
 
     `charges` has one entry a request. A request that was answered with any other error than a
-    failed condition costs nothing. `is_alone` promises that nobody else writes between two requests
-    of this client, which saves a look at each item.
+    failed condition costs nothing. `is_alone` promises that no other client writes between two
+    requests of this one, which saves a read of each item.
     """
 
     def __init__(self, client: Any, *, is_alone: bool = False) -> None:

@@ -27,7 +27,7 @@ def keyed(moto: Engine) -> tuple[Bench, FaultScript]:
 
 
 @pytest.mark.parametrize("way", sorted(WAYS_OUT))
-def test_a_slot_that_could_not_be_freed_costs_the_next_claimant_a_read_and_nothing_else(
+def test_a_key_that_could_not_be_freed_costs_the_next_claimant_a_read_and_nothing_else(
     keyed: tuple[Bench, FaultScript], way: str
 ) -> None:
     bench, faults = keyed
@@ -48,7 +48,7 @@ def test_an_answer_to_a_keyed_claim_that_was_lost_is_recognised_as_ours(
         assert isinstance(claim_keyed(bench, task_id), Claim)
 
 
-def test_a_late_clean_up_does_not_free_the_slot_of_a_claim_that_came_after(
+def test_a_late_clean_up_does_not_free_the_key_of_a_claim_that_came_after(
     keyed: tuple[Bench, FaultScript],
 ) -> None:
     bench, faults = keyed
@@ -65,7 +65,7 @@ def test_a_late_clean_up_does_not_free_the_slot_of_a_claim_that_came_after(
     assert claim_keyed(bench, bench.submit(concurrency_key="ann").id) is KEY_BUSY
 
 
-def test_two_claimants_who_both_find_a_leaked_slot_do_not_both_take_it(
+def test_two_claimants_who_both_find_a_leaked_key_do_not_both_take_it(
     keyed: tuple[Bench, FaultScript],
 ) -> None:
     bench, faults = keyed

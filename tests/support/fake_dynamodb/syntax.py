@@ -1,7 +1,7 @@
 """DynamoDB's expressions, as far as rdq uses them: parsed once, then held against items.
 
 The invariant: what isn't understood completely is never guessed at. UnknownSyntax is no answer of
-DynamoDB's, so nothing handles it: whoever uses more of the language has to teach it to this module
+DynamoDB's, so nothing handles it: code that uses more of the language has to add it to this module
 first.
 """
 
@@ -27,7 +27,9 @@ class UnknownSyntax(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A parsed condition, filter or key condition, and the aliases and placeholders that it uses."""
+    """A parsed condition, filter or key condition, and the aliases and placeholders that it
+    uses.
+    """
 
     test: Test
     used: frozenset[str]
