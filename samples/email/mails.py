@@ -1,4 +1,4 @@
-"""Mail that is sent by a typed task: the types are the contract between who submits and who sends."""
+"""A typed task that sends mail: its types are the contract between submitter and handler."""
 
 from typing import Protocol
 
