@@ -36,6 +36,17 @@ pytest_plugins = [
 ]
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Don't import the files of which `-m "not slow"` would deselect every test."""
+    is_fast = "not slow" in config.option.markexpr
+    return True if is_fast and _is_slow(collection_path) else None
+
+
+def _is_slow(path: Path) -> bool:
+    # Relative to tests/: a checkout may itself lie below a folder named "docs".
+    return path.is_relative_to(_TESTS) and bool(_SLOW & set(path.relative_to(_TESTS).parts))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow what creates tables, starts processes or takes seconds."""
     for item in items:
@@ -43,8 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         on_moto = "moto" in getattr(item, "fixturenames", ()) or "moto" in map(
             str, parameters.values()
         )
-        # Relative to tests/: a checkout may itself lie below a folder named "docs".
-        if on_moto or _SLOW.intersection(item.path.relative_to(_TESTS).parts):
+        if on_moto or _is_slow(item.path):
             item.add_marker("slow")
 
 
