@@ -4,10 +4,13 @@ due reader ──► key free? ──► token? ──► start
                │ no          │ no
                │             └ first in line; no candidate before `no_token_until`
                ├ held by a run of this sweep: follows it, without a request
-               └ busy on another host: passed over until `busy_until`
+               ├ the line behind it is full: refused
+               └ busy on another host: refused until `busy_until`
 
 held        key → the task of this sweep that has it
 followers   key → candidates that start after it, in due order
+refused     key → the pass in which a candidate was refused: none of a later due time may start
+            in that pass, or it would overtake
 tokens      granted by the rate limiter and not used yet; they expire after half a second
 """
 
@@ -53,6 +56,8 @@ class Admission:
         self._held: dict[str, str] = {}
         self._busy_until: dict[str, datetime] = {}
         self._followers: dict[str, dict[str, Candidate]] = {}
+        self._refused: dict[str, int] = {}
+        self._dropped: list[Candidate] = []
         self._first_in_line: deque[Candidate] = deque()
         self._tokens = 0
         self._tokens_until: datetime | None = None
@@ -85,6 +90,7 @@ class Admission:
         if self._no_token_until is not None and now < self._no_token_until:
             return None
         limit = settings.dispatch.claim_limit
+        self._forget_dropped()
         while True:
             with self._lock:
                 candidate = self._first_in_line.popleft() if self._first_in_line else None
@@ -112,8 +118,9 @@ class Admission:
             if key is not None and busy_until is not None:
                 self._forget_idle_keys()
                 self._busy_until[key] = busy_until
-                # The first of them is read again by then, in due order.
-                self._followers.pop(key, None)
+                # They start in due order when a later pass reads them again.
+                self._dropped += [candidate, *self._followers.pop(key, {}).values()]
+                self._mark_refused(key)
         self.ended(candidate)
 
     def ended(self, candidate: Candidate) -> None:
@@ -143,21 +150,49 @@ class Admission:
             if candidate.status is Status.IN_FLIGHT:
                 self._held.setdefault(key, candidate.task_id)
                 return True
-            if self._busy_until.get(key, now) > now:
+            followers = self._followers.get(key, {})
+            # Read again while it follows: it keeps its place in the line.
+            if candidate.task_id in followers:
+                followers[candidate.task_id] = candidate
+                return False
+            if self._is_refused(key, now):
+                # A later pass returns it again, in its place: before those due after it.
+                self._mark_refused(key)
+                self._due_reader.forget(candidate)
                 return False
             if key in self._held:
-                self._add_follower(key, candidate)
+                self._followers.setdefault(key, {})[candidate.task_id] = candidate
                 return False
             self._held[key] = candidate.task_id
             return True
 
-    def _add_follower(self, key: str, candidate: Candidate) -> None:
-        """Queue the candidate behind its key's holder, once however often it is read. Behind a long
-        line it is dropped: a later look reads it again.
+    def _is_refused(self, key: str, now: datetime) -> bool:
+        """Whether no candidate of the key may start or follow now: it is busy on another host, its
+        line is full, or an earlier candidate was refused in the pass that is being read, or a later
+        pass.
         """
-        followers = self._followers.setdefault(key, {})
-        if candidate.task_id in followers or len(followers) < _FOLLOWERS_KEPT:
-            followers[candidate.task_id] = candidate
+        return (
+            self._busy_until.get(key, now) > now
+            or self._refused.get(key, -1) >= self._due_reader.pass_number
+            or (key in self._held and len(self._followers.get(key, ())) >= _FOLLOWERS_KEPT)
+        )
+
+    def _mark_refused(self, key: str) -> None:
+        number = self._due_reader.pass_number
+        if self._refused.get(key) != number:
+            # Marks of passes that are over refuse nothing any more.
+            oldest = self._due_reader.oldest_pass
+            self._refused = {name: last for name, last in self._refused.items() if last >= oldest}
+            self._refused[key] = max(number, self._refused.get(key, -1))
+
+    def _forget_dropped(self) -> None:
+        """Let candidates that lost their place be returned again; on the scheduler's thread, which
+        alone uses the reader.
+        """
+        with self._lock:
+            dropped, self._dropped = self._dropped, []
+        for candidate in dropped:
+            self._due_reader.forget(candidate)
 
     def _forget_idle_keys(self) -> None:
         now = self._clock.now()

@@ -7,7 +7,7 @@ still show its old entry.
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -26,12 +26,13 @@ fails.
 @dataclass(frozen=True, slots=True)
 class _Cursor:
     """Where to read on in a shard: the page behind `after`, None the first, in a pass that began at
-    `since`.
+    `since`. `pass_number` is given when the first page is read, and grows with each pass.
     """
 
     shard: int
     since: datetime
     after: Any = None
+    pass_number: int = 0
 
 
 class DueReader:
@@ -66,6 +67,25 @@ class DueReader:
         self._earliest: datetime | None = None
         self._looks_again_at: datetime | None = None
         self._has_more = False
+        self._passes = 0
+        self._pass_number = 0
+
+    @property
+    def pass_number(self) -> int:
+        """The number of the pass in which the last candidate was read. Passes that read their first
+        page later have higher numbers.
+        """
+        return self._pass_number
+
+    @property
+    def oldest_pass(self) -> int:
+        """The lowest number that a candidate may still be read in."""
+        begun = (cursor.pass_number for cursor in self._cursors if cursor.after is not None)
+        return min(begun, default=self._pass_number)
+
+    def forget(self, candidate: Candidate) -> None:
+        """Return the candidate again when a pass reads it: it was refused, not started."""
+        self._returned.pop(_key_of(candidate), None)
 
     @property
     def upcoming(self) -> datetime | None:
@@ -122,6 +142,9 @@ class DueReader:
     ) -> None:
         # Taken before the read: what becomes due meanwhile is noted as upcoming, and not missed.
         now = self._clock.now()
+        if cursor.after is None:
+            self._passes += 1
+            cursor = replace(cursor, pass_number=self._passes)
         try:
             page = self._store.candidates(
                 self._queue,
@@ -135,6 +158,8 @@ class DueReader:
         else:
             due = [candidate for candidate in page.items if candidate.due_at <= now]
             self._buffer.extend(self._in_own_order(due))
+            # `next` reads only when the buffer is empty: all of it is from one pass.
+            self._pass_number = cursor.pass_number
             if len(due) < len(page.items):
                 self._note(page.items[len(due)].due_at)
             elif page.next is not None:
@@ -153,7 +178,7 @@ class DueReader:
         if page.items and page.items[-1].due_at > cursor.since:
             self._has_more = True
         else:
-            self._cursors.append(_Cursor(cursor.shard, cursor.since, page.next))
+            self._cursors.append(replace(cursor, after=page.next))
 
     def _in_own_order(self, due: list[Candidate]) -> list[Candidate]:
         """The page rotated to a random start, so that two sweepers rarely try the same entry.
@@ -174,7 +199,7 @@ class DueReader:
         self._earliest = due_at if self._earliest is None else min(self._earliest, due_at)
 
     def _is_new(self, candidate: Candidate, now: datetime, poll: timedelta) -> bool:
-        key = (candidate.task_id, candidate.status, candidate.fencing_token, candidate.due_at)
+        key = _key_of(candidate)
         until = self._returned.get(key)
         if until is not None and now < until:
             return False
@@ -193,3 +218,7 @@ class DueReader:
             if self._returned[oldest] > now and len(self._returned) < _REMEMBERED:
                 return
             del self._returned[oldest]
+
+
+def _key_of(candidate: Candidate) -> _Key:
+    return (candidate.task_id, candidate.status, candidate.fencing_token, candidate.due_at)

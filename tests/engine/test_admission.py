@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rdq_core import Status
-from rdq_core.config.settings import Host, RateLimit
+from rdq_core.config.settings import Host, QueueSettings, RateLimit
 from rdq_core.domain.rate import take
 from rdq_core.engine.admission import Admission, NoLimit
 from rdq_core.engine.due_reader import DueReader
@@ -18,7 +18,7 @@ from rdq_core.engine.stopping import Stop
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import StoreFailed
 from rdq_core.runtime.sweepers import build_sweeper
-from rdq_core.testing.clock import NoJitter
+from rdq_core.testing.clock import FrozenClock, NoJitter
 from tests.engine.world import NOW_ONLY, QUEUE, World
 from tests.support.processes import HANGS
 
@@ -138,6 +138,62 @@ def test_a_long_line_of_followers_starts_in_due_order_too() -> None:
         world.clock.advance("1ms")
     assert world.sweep(SweepLimits(horizon=timedelta(seconds=10))).completed == 100
     assert log == sorted(log)
+
+
+class OneLine:
+    """A store whose index has one shard, with tasks of one key in due order."""
+
+    def __init__(self, count: int, clock: FrozenClock) -> None:
+        self.waiting = {
+            f"{number:04d}": Candidate(
+                task_id=f"{number:04d}",
+                queue=QUEUE,
+                due_at=clock.now() - timedelta(seconds=count - number),
+                status=Status.PENDING,
+                fencing_token=0,
+                handler_ref="handler",
+                concurrency_key="ann",
+            )
+            for number in range(count)
+        }
+
+    def candidates(
+        self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None
+    ) -> Page[Candidate]:
+        found = [each for name, each in self.waiting.items() if after is None or name > after]
+        more = found[limit - 1].task_id if len(found) > limit else None
+        return Page(found[:limit], more)
+
+
+@pytest.mark.parametrize("reads_between", [0, 1, 5])
+@pytest.mark.parametrize("count", [1, 32, 33, 100, 1000])
+def test_no_task_overtakes_another_of_its_key_that_was_refused(
+    count: int, reads_between: int
+) -> None:
+    clock = FrozenClock()
+    store = OneLine(count, clock)
+    settings = QueueSettings.from_plain(
+        {"queue": QUEUE, "index_shards": 1, "dispatch": {"batch_size": 10}}
+    )
+    reader = DueReader(QUEUE, store, clock=clock, jitter=NoJitter(), on_error=print)  # type: ignore[arg-type]
+    admission = Admission(QUEUE, reader, NoLimit(), clock=clock, on_deferred=lambda: None)
+    started: list[str] = []
+
+    def look() -> Candidate | None:
+        return admission.next(settings, until=clock.now(), poll=timedelta(seconds=1), slots=8)
+
+    while store.waiting:
+        running = look()
+        if running is None:
+            clock.advance("100ms")
+            continue
+        started.append(running.task_id)
+        # Some pages are read while the task runs, others after its end has let the next one start.
+        assert [look() for _ in range(reads_between)] == [None] * reads_between
+        del store.waiting[running.task_id]
+        admission.ended(running)
+    assert started == sorted(started)
+    assert len(started) == count
 
 
 def test_a_follower_that_is_read_many_times_is_queued_once() -> None:
