@@ -62,7 +62,7 @@ def parts(events: EventSink | None = None) -> Parts:
 
     Raises Unavailable, naming the variable that is missing.
     """
-    from rdq_core.runtime.log import Quiet
+    from rdq_core.engine.events import Quiet
 
     return connect(events=events or Quiet())
 

@@ -129,10 +129,10 @@ def from_aws(error: BaseException) -> errors.RdqError | None:
     """
     if not type(error).__module__.startswith("botocore") or not isinstance(error, Exception):
         return None
-    from rdq_core.stores.dynamodb.faults import FaultKind, endpoint_of, understand
+    from rdq_core.stores.dynamodb.request_failures import FailureKind, endpoint_of, understand
 
     fault = understand(error)
-    if fault.kind is FaultKind.BUG:
+    if fault.kind is FailureKind.BUG:
         return None
     action = getattr(error, "operation_name", None)
     if "Credentials" in fault.code:

@@ -8,7 +8,7 @@ from rdq_core.cli.command import command
 from rdq_core.cli.connection import parts
 from rdq_core.cli.options import DryRun
 from rdq_core.cli.output import Output, counted, note
-from rdq_core.engine.ports import Kind
+from rdq_core.engine.ports import OrphanKind
 from rdq_core.ops.garbage import Collected, collect
 
 
@@ -36,7 +36,10 @@ def _print_progress(so_far: Collected) -> None:
 def _print(output: Output, result: Collected) -> None:
     output.table(
         ["kind", "examined", "orphans", "removed"],
-        [(kind, result.examined[kind], result.found[kind], result.removed[kind]) for kind in Kind],
+        [
+            (kind, result.examined[kind], result.found[kind], result.removed[kind])
+            for kind in OrphanKind
+        ],
     )
     if result.dry_run and result.found:
         output.next("rdq gc")

@@ -131,7 +131,7 @@ class Guard:
 
         @functools.wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> Done[R] | Deferred:
-            if current_delivery() is not None:
+            if current_delivery.get() is not None:
                 return Done(function(*args, **kwargs))
             # The draft is made before the call, for two reasons: the call may change its argument,
             # and an argument that can't be stored must fail now and not in the first outage.

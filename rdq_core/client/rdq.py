@@ -8,6 +8,7 @@ from rdq_core.domain import ids
 from rdq_core.domain.lifecycle import not_tried
 from rdq_core.domain.references import reference_to
 from rdq_core.domain.task import Task
+from rdq_core.engine.events import Quiet
 from rdq_core.engine.ports import Submission
 from rdq_core.engine.prepared import Prepared
 from rdq_core.engine.submit import Draft, Receipt, SubmitOptions, refuse_unknown
@@ -21,7 +22,6 @@ from rdq_core.errors import (
 )
 from rdq_core.handlers.encoding import encode
 from rdq_core.handlers.new_task import NewTask, new_task_of
-from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.tracing import current_traceparent
 from rdq_core.runtime.wiring import Parts, connect
 

@@ -108,27 +108,19 @@ def check_headers(headers: object, *, own: bool) -> dict[str, str]:
         raise InputInvalid(
             "headers", f"has {len(headers)} entries; at most {MAX_HEADERS} are allowed"
         )
-    checked = {
-        _check_header_name(name, own=own): _check_header_value(name, value)
-        for name, value in headers.items()
-    }
-    size = sum(len(name.encode()) + len(value.encode()) for name, value in checked.items())
+    checked: dict[str, str] = {}
+    size = 0
+    for given, content in headers.items():
+        name = check_text("headers", given, most=MAX_HEADER_BYTES)
+        if name.startswith(RESERVED_HEADER_PREFIX) and (own or name not in WELL_KNOWN_HEADERS):
+            raise InputInvalid(f"headers.{name}", "names starting with rdq. are reserved")
+        checked[name] = check_text(f"headers.{name}", content, most=MAX_HEADER_BYTES, least=0)
+        size += len(name.encode()) + len(checked[name].encode())
     if size > MAX_HEADER_BYTES:
         raise InputInvalid(
             "headers", f"are {size} bytes in all; at most {MAX_HEADER_BYTES} are allowed"
         )
     return checked
-
-
-def _check_header_name(name: object, *, own: bool) -> str:
-    text = check_text("headers", name, most=MAX_HEADER_BYTES)
-    if text.startswith(RESERVED_HEADER_PREFIX) and (own or text not in WELL_KNOWN_HEADERS):
-        raise InputInvalid(f"headers.{text}", "names starting with rdq. are reserved")
-    return text
-
-
-def _check_header_value(name: object, value: object) -> str:
-    return check_text(f"headers.{name}", value, most=MAX_HEADER_BYTES, least=0)
 
 
 def check_unknown(unknown: Mapping[str, Any]) -> None:

@@ -1,7 +1,6 @@
 """What a handler sees of the task that it is running."""
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Final
@@ -94,21 +93,7 @@ class TaskContext:
                 raise
 
 
-_CURRENT: Final[ContextVar[TaskContext | None]] = ContextVar("rdq_delivery", default=None)
-
-
-def current_delivery() -> TaskContext | None:
-    """The delivery that this code runs in; None outside of one, and in threads that a handler has
-    started itself.
-    """
-    return _CURRENT.get()
-
-
-@contextlib.contextmanager
-def delivering(context: TaskContext) -> Iterator[None]:
-    """Make `context` the current delivery while a handler is called."""
-    token = _CURRENT.set(context)
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
+current_delivery: Final[ContextVar[TaskContext | None]] = ContextVar("rdq_delivery", default=None)
+"""The delivery that this code runs in; None outside of one, and in threads that a handler has
+started itself.
+"""

@@ -61,6 +61,13 @@ class Event:
     delay_ms: int | None = None
 
 
+class Quiet:
+    """An `EventSink` that drops every event."""
+
+    def emit(self, event: Event) -> None:
+        """Drop the event."""
+
+
 def event_of(name: EventName, task: Task, **details: Any) -> Event:
     """An event about a task, with the trace it was submitted under."""
     return Event(

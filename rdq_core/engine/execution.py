@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rdq_core.domain.classification import Raised, Returned
-from rdq_core.engine.context import TaskContext, delivering
+from rdq_core.engine.context import TaskContext, current_delivery
 from rdq_core.engine.ports import Handler
 
 
@@ -63,11 +63,13 @@ class Execution:
 
     def _run(self) -> None:
         try:
-            with delivering(self._context):
-                if self._handler.is_async:
-                    value = asyncio.run(self._call_async())
-                else:
-                    value = self._handler.call(self._value, self._context)
+            # Not reset afterwards: a thread has a context of its own, which ends with it. A loop's
+            # tasks inherit it.
+            current_delivery.set(self._context)
+            if self._handler.is_async:
+                value = asyncio.run(self._call_async())
+            else:
+                value = self._handler.call(self._value, self._context)
             self.end = Returned(value)
         # Whatever a handler raises is its outcome, and never an error of this thread.
         except BaseException as exception:  # noqa: BLE001

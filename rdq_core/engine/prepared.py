@@ -31,7 +31,7 @@ class Why(StrEnum):
     business, prepare again.
     """
     YOURS = "yours"
-    """A condition of the application failed; nothing was written. `places` says which."""
+    """A condition of the application failed; nothing was written. `positions` says which."""
     PASSING = "passing"
     """A passing failure; nothing was written so far. Send the same transaction again."""
     OTHER = "other"
@@ -42,14 +42,14 @@ class Why(StrEnum):
 class Explanation:
     """Why a transaction failed, and whose condition it was. `message` is for people.
 
-    `receipt` is the stored task's, None when there is none. `places` are the positions, counted
-    from 0, of the application's items whose conditions failed.
+    `receipt` is the stored task's, None when there is none. `positions` says which of the
+    application's items, counted from 0, have conditions that failed.
     """
 
     why: Why
     message: str
     receipt: "Receipt | None" = None
-    places: tuple[int, ...] = ()
+    positions: tuple[int, ...] = ()
 
 
 class Prepared(Protocol):

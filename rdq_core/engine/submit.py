@@ -189,11 +189,7 @@ class Submitter:
             concurrency_key=None if key is None else limits.check_concurrency_key(key),
             target=_short_text("target", options.get("target")),
             requested_by=_short_text("requested_by", options.get("requested_by")),
-            # Failures from before the submit come first in the history; no claim fences them.
-            attempts=tuple(
-                replace(attempt, attempt_no=number, fencing_token=None)
-                for number, attempt in enumerate(draft.attempts, start=1)
-            ),
+            attempts=_numbered(draft.attempts) if draft.attempts else (),
             unknown=draft.unknown,
         ), settings
 
@@ -274,6 +270,14 @@ def _headers(draft: Draft) -> Mapping[str, str]:
     if draft.traceparent is not None:
         headers.setdefault("traceparent", draft.traceparent)
     return headers
+
+
+def _numbered(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
+    """Failures from before the submit as the first of the history. No claim fences them."""
+    return tuple(
+        replace(attempt, attempt_no=number, fencing_token=None)
+        for number, attempt in enumerate(attempts, start=1)
+    )
 
 
 def _short_text(name: str, value: object) -> str | None:

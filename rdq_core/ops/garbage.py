@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rdq_core.engine.ports import Kind, Orphans
+from rdq_core.engine.ports import OrphanKind, Orphans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,15 +19,15 @@ class Collected:
     """
 
     dry_run: bool
-    examined: Counter[Kind] = field(default_factory=Counter)
-    found: Counter[Kind] = field(default_factory=Counter)
-    removed: Counter[Kind] = field(default_factory=Counter)
+    examined: Counter[OrphanKind] = field(default_factory=Counter)
+    found: Counter[OrphanKind] = field(default_factory=Counter)
+    removed: Counter[OrphanKind] = field(default_factory=Counter)
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON shape."""
         counts = {"examined": self.examined, "found": self.found, "removed": self.removed}
         by_kind = {
-            name: {str(kind): count[kind] for kind in Kind} for name, count in counts.items()
+            name: {str(kind): count[kind] for kind in OrphanKind} for name, count in counts.items()
         }
         return {**by_kind, "dry_run": self.dry_run}
 

@@ -28,7 +28,7 @@ from rdq_core.ops.queue_edits import QueueEditor
 from rdq_core.ops.queues import Change, checked
 from rdq_core.runtime.log import log_error
 from rdq_core.runtime.wiring import Parts
-from rdq_core.stores.dynamodb.faults import is_loopback
+from rdq_core.stores.dynamodb.request_failures import is_loopback
 
 Send = Callable[[str, bytes], None]
 

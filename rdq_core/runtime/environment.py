@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from rdq_core.stores.dynamodb.faults import is_loopback
+from rdq_core.stores.dynamodb.request_failures import is_loopback
 from rdq_core.stores.dynamodb.schema import Tables
 
 ENDPOINT: Final = "AWS_ENDPOINT_URL"

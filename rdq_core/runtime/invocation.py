@@ -25,7 +25,7 @@ def is_delivery(lambda_context: object | None = None) -> bool:
     `lambda_context` is the invocation's, None outside of Lambda. A sweeper sets `custom.rdq` in its
     ClientContext.
     """
-    if current_delivery() is not None:
+    if current_delivery.get() is not None:
         return True
     client_context = getattr(lambda_context, "client_context", None)
     custom = getattr(client_context, "custom", None)

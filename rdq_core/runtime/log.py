@@ -33,13 +33,6 @@ class LogSink:
             self._logger.info(_line({"event": str(event.name), **present}))
 
 
-class Quiet:
-    """An `EventSink` that drops every event."""
-
-    def emit(self, event: Event) -> None:
-        """Drop the event."""
-
-
 def log_error(error: BaseException, *, where: str) -> None:
     """An `ErrorSink` that writes to the `rdq` logger at level ERROR.
 

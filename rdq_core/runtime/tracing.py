@@ -25,7 +25,7 @@ def current_traceparent() -> str | None:
         span = trace.get_current_span().get_span_context()
         if span.is_valid:
             return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
-    delivery = current_delivery()
+    delivery = current_delivery.get()
     given = None if delivery is None else delivery.task.headers.get("traceparent")
     return given or of_xray(os.environ)
 

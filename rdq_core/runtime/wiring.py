@@ -146,7 +146,7 @@ def _storage_clock(client: Any, tables: "Tables") -> Clock:
     from rdq_core.stores.dynamodb.queues import unused_key
     from rdq_core.stores.dynamodb.sender import Sender
 
-    once = Sender(client, jitter=SystemJitter(), sleeper=SystemSleeper(), tries=1)
+    once = Sender(client, jitter=SystemJitter(), sleeper=SystemSleeper(), max_sends=1)
     clock = StorageClock(SystemClock(), probe=lambda: once.get(tables.control, unused_key()))
     clock.listen_to(client)
     return clock

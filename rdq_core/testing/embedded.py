@@ -21,13 +21,14 @@ from rdq_core.client.rdq import Rdq
 from rdq_core.config.document import Document, document_of, parse_document
 from rdq_core.config.settings import Host
 from rdq_core.engine.admission import NoLimit
+from rdq_core.engine.events import Quiet
 from rdq_core.engine.ports import EventSink
 from rdq_core.engine.report import SweepReport
 from rdq_core.engine.submit import Receipt
 from rdq_core.handlers.aws_lambda import LambdaInvoker
 from rdq_core.handlers.registry import Registry
 from rdq_core.runtime.error_hub import ErrorHub
-from rdq_core.runtime.log import Quiet, log_error
+from rdq_core.runtime.log import log_error
 from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.runtime.system import SystemIds
 from rdq_core.runtime.wiring import Parts, connect

@@ -8,9 +8,9 @@ import pytest
 
 from rdq_core.cli.connection import OperatorClient
 from rdq_core.domain.times import parse_time
+from rdq_core.engine.events import Quiet
 from rdq_core.ops.advancing import Advancer
 from rdq_core.runtime import wiring
-from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import connect
 from rdq_core.testing.faults import FaultScript
 from tests.cli.conftest import ANN, DeadLetter, Ended, Shell

@@ -27,7 +27,7 @@ from rdq_core.domain.envelope import to_envelope
 from rdq_core.domain.fingerprint import fingerprint
 from rdq_core.engine.report import QueueReport
 from rdq_core.errors import InputInvalid, NotRegistered, StoreFailed
-from rdq_core.stores.dynamodb.clock import Reading, StorageClock
+from rdq_core.stores.dynamodb.clock import ClockReading, StorageClock
 from rdq_core.testing.contract.factories import a_task
 from tests.engine.world import QUEUE, World, raises, until
 from tests.support.functions import Context, function_of
@@ -274,7 +274,7 @@ def test_no_lease_is_counted_by_a_time_that_an_earlier_invocation_has_learnt() -
     shop.run()
     machine = shop.world.clock
     clock = StorageClock(machine, probe=lambda: asked.append("storage"))
-    here = Reading(machine.now().timestamp(), machine.monotonic())
+    here = ClockReading(machine.now().timestamp(), machine.monotonic())
     clock.observe(machine.now(), sent=here, received=here)
     assert (clock.now(), asked) == (machine.now(), [])
     entry = lambda_handler(

@@ -24,9 +24,9 @@ from rdq_core import Abort, Registry
 from rdq_core.cli.app import run
 from rdq_core.cli.connection import OperatorClient
 from rdq_core.domain.ids import id_at
+from rdq_core.engine.events import Quiet
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.runtime import principal, wiring
-from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.runtime.system import SystemIds
 from rdq_core.runtime.wiring import connect

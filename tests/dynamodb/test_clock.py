@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdq_core.domain.times import cut_to_millis
-from rdq_core.stores.dynamodb.clock import Reading, StorageClock
+from rdq_core.stores.dynamodb.clock import ClockReading, StorageClock
 from rdq_core.stores.dynamodb.schema import Tables, create_tables
 from tests.support.engines import Engine
 
@@ -54,8 +54,8 @@ class Machine:
         self.passed += self.latency
         self.clock.observe(date, sent=sent, received=self.reading())
 
-    def reading(self) -> Reading:
-        return Reading(self.now().timestamp(), self.monotonic())
+    def reading(self) -> ClockReading:
+        return ClockReading(self.now().timestamp(), self.monotonic())
 
     def error(self) -> float:
         """By how much rdq's time is off, in seconds."""

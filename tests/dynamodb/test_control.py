@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rdq_core.client.rdq import Rdq
+from rdq_core.engine.events import Quiet
 from rdq_core.errors import ConfigConflict, ConfigInvalid, CorruptItem, QueueNotFound, StoreFailed
-from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import connect
 from rdq_core.stores.dynamodb.queues import FRESH_FOR_SUBMITS, FRESH_FOR_SWEEPS
 from rdq_core.testing.faults import FaultScript

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from rdq_core.domain.ids import encode_id
+from rdq_core.engine.events import Quiet
 from rdq_core.errors import LeaseLost, StoreFailed, TaskNotFound
-from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import connect
-from rdq_core.stores.dynamodb.sender import MAX_TRIES
+from rdq_core.stores.dynamodb.sender import MAX_SENDS
 from rdq_core.testing.faults import Fault, FaultScript, LosesAnswer, LosesRequest, Rejects, Request
 from tests.dynamodb import verbs
 from tests.dynamodb.world import FAILURE, QUEUE, SHARDS, TABLES, TASK_ID, World, a_task
@@ -86,7 +86,7 @@ def test_a_verb_that_failed_at_any_request_can_be_asked_for_again(
         act = prepare(world.again())
         with FaultScript(world.client) as faults:
             faults.lose_answer(nth=nth)
-            faults.lose_request(nth=nth + 1, times=MAX_TRIES - 1)
+            faults.lose_request(nth=nth + 1, times=MAX_SENDS - 1)
             _let_fail(act)
         _let_fail(act)
         assert world.store.get(TASK_ID) == after
@@ -113,7 +113,7 @@ def test_patience_ends_and_tells_that_the_write_may_have_happened(world: World) 
         with pytest.raises(StoreFailed) as failed:
             world.store.release(claim, FAILURE, due_at=world.now)
     assert failed.value.may_have_happened
-    assert faults.count() == MAX_TRIES
+    assert faults.count() == MAX_SENDS
 
 
 def test_patience_ends_and_tells_that_nothing_happened(world: World) -> None:
@@ -123,7 +123,7 @@ def test_patience_ends_and_tells_that_nothing_happened(world: World) -> None:
             world.submit()
     assert not failed.value.may_have_happened
     assert world.sleeper.slept == sorted(world.sleeper.slept)
-    assert len(world.sleeper.slept) == MAX_TRIES - 1
+    assert len(world.sleeper.slept) == MAX_SENDS - 1
 
 
 def damages_answer(_request: Request, send: Callable[[], Any]) -> Any:

@@ -11,7 +11,7 @@ from rdq_core.domain.ids import encode_id
 from rdq_core.domain.task import Status, Task
 from rdq_core.engine.ports import Submission
 from rdq_core.errors import InputInvalid, RdqError, StoreFailed, Unavailable
-from rdq_core.stores.dynamodb.sender import MAX_TRIES
+from rdq_core.stores.dynamodb.sender import MAX_SENDS
 from rdq_core.testing.faults import FaultScript
 from tests.dynamodb.billing import Bill
 from tests.dynamodb.verbs import noise
@@ -176,7 +176,7 @@ def test_after_storage_has_failed_the_rest_is_not_tried_and_all_of_it_can_be_rep
     with FaultScript(world.client) as faults:
         faults.lose_request("PutItem", nth=30, times=None)
         answers = submit_many(world, given)
-    assert faults.count("PutItem") < 30 + MAX_TRIES * 8
+    assert faults.count("PutItem") < 30 + MAX_SENDS * 8
     failed = [answer for answer in answers if isinstance(answer, StoreFailed)]
     assert len(failed) + len(are_created(answers)) == 500
     assert [answer.may_have_happened for answer in failed] == [False] * len(failed)

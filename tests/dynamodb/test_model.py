@@ -25,7 +25,7 @@ def test_both_stores_stay_the_same_whatever_is_done_and_goes_wrong(
 ) -> None:
     client, counts = moto.dynamodb, Counter[str]()
     monkeypatch.setattr(
-        "rdq_core.stores.dynamodb.sender.MAX_TRIES", 2
+        "rdq_core.stores.dynamodb.sender.MAX_SENDS", 2
     )  # who dies has no need of patience
 
     @settings(

@@ -11,7 +11,7 @@ import pytest
 from rdq_core.domain.ids import encode_id
 from rdq_core.domain.lifecycle import NO_EDIT, Edit, Result
 from rdq_core.domain.limits import MIB
-from rdq_core.engine.ports import Kind
+from rdq_core.engine.ports import OrphanKind
 from rdq_core.errors import LeaseLost, StoreFailed
 from rdq_core.ops.garbage import Collected, collect
 from rdq_core.stores.dynamodb import orphans
@@ -192,7 +192,7 @@ def test_a_dry_run_counts_and_removes_nothing(world: World) -> None:
         "results": 0,
         "objects": 0,
     }
-    assert (counted(done.removed), done.examined[Kind.ATTEMPT], world.everything()) == (
+    assert (counted(done.removed), done.examined[OrphanKind.ATTEMPT], world.everything()) == (
         {},
         2,
         before,
@@ -207,7 +207,11 @@ def test_the_search_goes_page_by_page_and_tells_how_far_it_is(
         world.dead(encode_id(number), payload=noise(3000))
     told: list[Collected] = []
     done = collect(world.store, progress=told.append)
-    assert (done.examined[Kind.ATTEMPT], done.examined[Kind.ENTRY], done.examined[Kind.BODY]) == (
+    assert (
+        done.examined[OrphanKind.ATTEMPT],
+        done.examined[OrphanKind.ENTRY],
+        done.examined[OrphanKind.BODY],
+    ) == (
         4,
         4,
         4,

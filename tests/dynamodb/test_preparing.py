@@ -125,7 +125,7 @@ def test_a_condition_of_the_callers_own_keeps_the_task_out_and_is_named(
     with pytest.raises(ClientError) as failed:
         commit(anywhere, prepared, put_order(anywhere, "18"), put_order(anywhere))
     explained = prepared.explain(failed.value)
-    assert (explained.why, explained.places, explained.receipt) == (Why.YOURS, (1,), None)
+    assert (explained.why, explained.positions, explained.receipt) == (Why.YOURS, (1,), None)
     assert (anywhere.store.get(TASK_ID), orders(anywhere)) == (None, 1)
 
 

@@ -11,7 +11,7 @@ from rdq_core.domain.lease import Claim
 from rdq_core.domain.lifecycle import Result
 from rdq_core.domain.task import Status
 from rdq_core.errors import LeaseLost, StoreFailed
-from rdq_core.stores.dynamodb.sender import MAX_TRIES
+from rdq_core.stores.dynamodb.sender import MAX_SENDS
 from rdq_core.testing.faults import FaultScript
 from tests.dynamodb.verbs import HOUR, noise
 from tests.dynamodb.world import FAILURE, TABLES, World
@@ -202,7 +202,7 @@ def test_clean_up_that_fails_does_not_hide_the_verdict(world: World) -> None:
         faults.reject("ThrottlingException", "BatchWriteItem", times=None)
         with pytest.raises(LeaseLost):
             _reschedule(world, claim)
-    assert faults.count("BatchWriteItem") == MAX_TRIES
+    assert faults.count("BatchWriteItem") == MAX_SENDS
     assert len(world.got().attempts) == 1
 
 

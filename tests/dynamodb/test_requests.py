@@ -17,9 +17,9 @@ from botocore.exceptions import (
 
 from rdq_core.errors import LeaseLost, StoreFailed, Unavailable
 from rdq_core.stores.dynamodb.expressions import CLAUSES, all_of, any_of, change, expressed
-from rdq_core.stores.dynamodb.faults import FaultKind, understand
+from rdq_core.stores.dynamodb.request_failures import FailureKind, understand
 from rdq_core.stores.dynamodb.schema import Attr, Tables, create_tables, definitions
-from rdq_core.stores.dynamodb.sender import MAX_TRIES, Sender
+from rdq_core.stores.dynamodb.sender import MAX_SENDS, Sender
 from rdq_core.stores.dynamodb.values import item_size
 from rdq_core.testing.faults import FaultScript, Rejects
 from tests.dynamodb.world import QUEUE, TABLES, TASK_ID, World
@@ -38,24 +38,24 @@ def _cancelled(*codes: str | None) -> ClientError:
 
 
 CANCELLED = [
-    (("ConditionalCheckFailed", None), FaultKind.CONDITION),
-    ((None, "ConditionalCheckFailed"), FaultKind.CONDITION),
-    (("ConditionalCheckFailed", "TransactionConflict"), FaultKind.CONDITION),
-    (("ThrottlingError", "ConditionalCheckFailed"), FaultKind.CONDITION),
-    (("TransactionConflict", None), FaultKind.CONFLICT),
-    (("TransactionConflict", "ProvisionedThroughputExceeded"), FaultKind.THROTTLED),
-    ((None, "ThrottlingError"), FaultKind.THROTTLED),
-    (("ValidationError", None), FaultKind.BUG),
-    (("ConditionalCheckFailed", "ValidationError"), FaultKind.BUG),
-    (("TransactionConflict", "ItemCollectionSizeLimitExceeded"), FaultKind.BUG),
-    ((None, None), FaultKind.BUG),
-    ((), FaultKind.BUG),
+    (("ConditionalCheckFailed", None), FailureKind.CONDITION),
+    ((None, "ConditionalCheckFailed"), FailureKind.CONDITION),
+    (("ConditionalCheckFailed", "TransactionConflict"), FailureKind.CONDITION),
+    (("ThrottlingError", "ConditionalCheckFailed"), FailureKind.CONDITION),
+    (("TransactionConflict", None), FailureKind.CONFLICT),
+    (("TransactionConflict", "ProvisionedThroughputExceeded"), FailureKind.THROTTLED),
+    ((None, "ThrottlingError"), FailureKind.THROTTLED),
+    (("ValidationError", None), FailureKind.BUG),
+    (("ConditionalCheckFailed", "ValidationError"), FailureKind.BUG),
+    (("TransactionConflict", "ItemCollectionSizeLimitExceeded"), FailureKind.BUG),
+    ((None, None), FailureKind.BUG),
+    ((), FailureKind.BUG),
 ]
 
 
 @pytest.mark.parametrize(("codes", "kind"), CANCELLED)
 def test_a_cancelled_transaction_is_read_item_by_item(
-    codes: tuple[str | None, ...], kind: FaultKind
+    codes: tuple[str | None, ...], kind: FailureKind
 ) -> None:
     assert understand(_cancelled(*codes)).kind is kind
 
@@ -66,15 +66,15 @@ def test_a_failed_condition_brings_the_row_of_its_own_item() -> None:
 
 
 UNANSWERED = [
-    (EndpointConnectionError(endpoint_url="x"), FaultKind.NOT_SENT),
-    (ConnectTimeoutError(endpoint_url="x"), FaultKind.NOT_SENT),
-    (ReadTimeoutError(endpoint_url="x"), FaultKind.BROKEN),
+    (EndpointConnectionError(endpoint_url="x"), FailureKind.NOT_SENT),
+    (ConnectTimeoutError(endpoint_url="x"), FailureKind.NOT_SENT),
+    (ReadTimeoutError(endpoint_url="x"), FailureKind.BROKEN),
     (
         ChecksumError(checksum_type="crc32", expected_checksum="1", actual_checksum="2"),
-        FaultKind.BROKEN,
+        FailureKind.BROKEN,
     ),
-    (NoCredentialsError(), FaultKind.UNAVAILABLE),
-    (ParamValidationError(report="x"), FaultKind.BUG),
+    (NoCredentialsError(), FailureKind.UNAVAILABLE),
+    (ParamValidationError(report="x"), FailureKind.BUG),
 ]
 
 
@@ -82,26 +82,26 @@ UNANSWERED = [
     ("error", "kind"), UNANSWERED, ids=lambda value: getattr(value, "name", type(value).__name__)
 )
 def test_a_request_without_an_answer_may_have_been_carried_out_or_not(
-    error: Exception, kind: FaultKind
+    error: Exception, kind: FailureKind
 ) -> None:
     fault = understand(error)
-    assert (fault.kind, fault.kind.may_have_happened) == (kind, kind is FaultKind.BROKEN)
+    assert (fault.kind, fault.kind.may_have_happened) == (kind, kind is FailureKind.BROKEN)
 
 
 @pytest.mark.parametrize(
     ("code", "status", "kind"),
     [
-        ("ThrottlingException", 400, FaultKind.THROTTLED),
-        ("TransactionInProgressException", 400, FaultKind.BROKEN),
-        ("InternalServerError", 500, FaultKind.BROKEN),
-        ("SomethingNew", 503, FaultKind.BROKEN),
-        ("SomethingNew", 400, FaultKind.BUG),
-        ("ValidationException", 400, FaultKind.BUG),
-        ("IdempotentParameterMismatchException", 400, FaultKind.BUG),
-        ("ExpiredTokenException", 400, FaultKind.UNAVAILABLE),
+        ("ThrottlingException", 400, FailureKind.THROTTLED),
+        ("TransactionInProgressException", 400, FailureKind.BROKEN),
+        ("InternalServerError", 500, FailureKind.BROKEN),
+        ("SomethingNew", 503, FailureKind.BROKEN),
+        ("SomethingNew", 400, FailureKind.BUG),
+        ("ValidationException", 400, FailureKind.BUG),
+        ("IdempotentParameterMismatchException", 400, FailureKind.BUG),
+        ("ExpiredTokenException", 400, FailureKind.UNAVAILABLE),
     ],
 )
-def test_an_error_code_belongs_to_one_family(code: str, status: int, kind: FaultKind) -> None:
+def test_an_error_code_belongs_to_one_family(code: str, status: int, kind: FailureKind) -> None:
     answer: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}
     assert understand(ClientError(answer, "PutItem")).kind is kind
 
@@ -233,7 +233,7 @@ def test_unprocessed_items_are_sent_again(world: World) -> None:
     sender.delete_all("rdq-dlq", keys)
     assert client.deleted == [key["kind"]["S"] for key in keys]
     with pytest.raises(StoreFailed, match="unprocessed"):
-        sender.delete_all("rdq-dlq", keys * (MAX_TRIES // 2))
+        sender.delete_all("rdq-dlq", keys * (MAX_SENDS // 2))
 
 
 class _Middle:

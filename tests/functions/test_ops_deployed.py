@@ -14,7 +14,7 @@ import pytest
 
 from rdq_core.client.rdq import parts_of
 from rdq_core.domain.task import Failure
-from rdq_core.runtime.log import Quiet
+from rdq_core.engine.events import Quiet
 from rdq_core.runtime.wiring import connect
 from rdq_core.testing.clock import FrozenClock
 from rdq_core.testing.contract.factories import a_failed, a_grant, a_task

@@ -17,13 +17,13 @@ from rdq_core.domain.job import JobState
 from rdq_core.domain.references import Reference, ReferenceKind
 from rdq_core.domain.units import parse_duration
 from rdq_core.engine.auditor import Principal
+from rdq_core.engine.events import Quiet
 from rdq_core.engine.sweep import SweepLimits
 from rdq_core.errors import Unavailable
 from rdq_core.ops.garbage import collect
 from rdq_core.ops.job_control import JobControl
 from rdq_core.ops.queue_edits import QueueEditor
 from rdq_core.ops.requests import answer
-from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.sweepers import build_sweeper
 from rdq_core.runtime.wiring import connect
 from rdq_core.stores.dynamodb.claim_check import UNEXPIRING

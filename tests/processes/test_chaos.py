@@ -21,7 +21,7 @@ from rdq_core import NewTask, Receipt
 from rdq_core.client.rdq import Rdq
 from rdq_core.domain.attempt import Outcome
 from rdq_core.domain.task import Status, Task
-from rdq_core.runtime.log import Quiet
+from rdq_core.engine.events import Quiet
 from rdq_core.runtime.wiring import Parts, connect
 from tests.processes.commands import TABLES, Commands
 from tests.processes.crew import Crew

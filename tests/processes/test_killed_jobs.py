@@ -20,10 +20,10 @@ import pytest
 from rdq_core.domain.job import JobState
 from rdq_core.domain.task import Failure, Status, Task
 from rdq_core.engine.auditor import Principal
+from rdq_core.engine.events import Quiet
 from rdq_core.ops.job_control import JobControl
 from rdq_core.ops.orders import Operation, Order
 from rdq_core.ops.selection import Selection
-from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import Parts, connect
 from rdq_core.testing.contract.factories import a_failed, a_grant, a_task
 from tests.processes.commands import HERE, RDQ, TABLES, Commands

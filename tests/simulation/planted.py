@@ -33,7 +33,7 @@ from rdq_core.stores.dynamodb.clock import StorageClock
 from rdq_core.stores.dynamodb.concurrency_keys import free_key
 from rdq_core.stores.dynamodb.coordination import DynamoReservations
 from rdq_core.stores.dynamodb.expressions import ALWAYS, CLAUSES, IS_NEW_JOB, all_of
-from rdq_core.stores.dynamodb.history import History
+from rdq_core.stores.dynamodb.history import AttemptHistory
 from rdq_core.stores.dynamodb.jobs import DynamoJobs, job_item
 from rdq_core.stores.dynamodb.operator_verbs import OperatorVerbs
 from rdq_core.stores.dynamodb.orphans import OrphanVerbs
@@ -255,7 +255,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "a slot is freed without a condition": _without("KEY_IS_HELD_BY_CLAIM"),
     # A step is left out, or done too early or too late.
     "a claim doesn't raise the fence": _wrapped(claiming, "leased", _same_fence),
-    "an attempt is published without its record": _wrapped(History, "put", _is_forgotten),
+    "an attempt is published without its record": _wrapped(AttemptHistory, "put", _is_forgotten),
     "a record in doubt is deleted": _wrapped(SettleVerbs, "_settle", _deletes_in_doubt),
     "a body is not renewed before the write": _wrapped(Bodies, "_renew", _renews_later),
     "a slot is freed before the claim is settled": _wrapped(SettleVerbs, "_settle", _frees_early),

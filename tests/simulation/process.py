@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rdq_core.domain.ids import encode_id
 from rdq_core.domain.times import cut_to_millis
-from rdq_core.stores.dynamodb.clock import Reading, StorageClock
+from rdq_core.stores.dynamodb.clock import ClockReading, StorageClock
 from rdq_core.stores.dynamodb.queues import unused_key
 from rdq_core.stores.dynamodb.sender import Sender
 from tests.simulation.scheduler import SECOND, Home, Scheduler
@@ -47,19 +47,19 @@ class Process:
         """Seconds of the monotonic clock."""
         return (self._scheduler.now - self.home.stood_still) / SECOND
 
-    def reading(self) -> Reading:
+    def reading(self) -> ClockReading:
         """Both clocks now."""
-        return Reading(
+        return ClockReading(
             (START.timestamp() + (self._scheduler.now + self.skew) / SECOND), self.monotonic()
         )
 
-    def learn(self, sent: Reading) -> None:
+    def learn(self, sent: ClockReading) -> None:
         """Observe an answer: its `Date` header has the service's time in whole seconds."""
         date = at(self.answered_at).replace(microsecond=0)
         self.clock.observe(date, sent=sent, received=self.reading())
 
     def _probe(self) -> None:
-        Sender(self.client, jitter=self, sleeper=self, tries=1).get("rdq-control", unused_key())
+        Sender(self.client, jitter=self, sleeper=self, max_sends=1).get("rdq-control", unused_key())
 
     # -- the world around --------------------------------------------------------------------------
 

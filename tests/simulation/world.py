@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
+from rdq_core.engine.events import Quiet
 from rdq_core.engine.ports import AuditLog, JobStore, Reservations
 from rdq_core.errors import CorruptItem, LeaseLost, RdqError, StoreFailed
-from rdq_core.runtime.log import Quiet
 from rdq_core.runtime.wiring import Parts
 from rdq_core.stores.dynamodb.audit import DynamoAudit
 from rdq_core.stores.dynamodb.coordination import DynamoRateLimiter, DynamoReservations

@@ -80,7 +80,7 @@ class KeyBusy(Enum):
 KEY_BUSY = KeyBusy.KEY_BUSY
 
 
-class Kind(StrEnum):
+class OrphanKind(StrEnum):
     """What a removed task can leave behind."""
 
     ATTEMPT = "attempts"
@@ -97,9 +97,9 @@ class OrphanReport:
     `next` is the store's own handle on the next page, None after the last one.
     """
 
-    examined: Counter[Kind]
-    found: Counter[Kind]
-    removed: Counter[Kind]
+    examined: Counter[OrphanKind]
+    found: Counter[OrphanKind]
+    removed: Counter[OrphanKind]
     next: Any = None
 
 

@@ -13,7 +13,7 @@ from rdq_core.domain.lifecycle import Verb, lost
 from rdq_core.engine.ports import Clock, IdSource
 from rdq_core.errors import StoreFailed
 from rdq_core.stores.dynamodb.bodies import Bodies
-from rdq_core.stores.dynamodb.history import History
+from rdq_core.stores.dynamodb.history import AttemptHistory
 from rdq_core.stores.dynamodb.references import References
 from rdq_core.stores.dynamodb.schema import STATE, Attr, Tables
 from rdq_core.stores.dynamodb.sender import Sender, update_of
@@ -32,7 +32,7 @@ class Access:
     clock: Clock
     ids: IdSource
     bodies: Bodies
-    history: History
+    history: AttemptHistory
     references: References
 
     # -- reading the state row ---------------------------------------------------------------------

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from rdq_core.errors import Unavailable
-from rdq_core.stores.dynamodb.faults import FaultKind
+from rdq_core.stores.dynamodb.request_failures import FailureKind
 from rdq_core.stores.dynamodb.sender import Refused, RequestRetries
 from rdq_core.stores.dynamodb.values import seconds_up
 
@@ -50,7 +50,7 @@ class ClaimCheck:
         try:
             return self._send("s3:GetObject", lambda: self._read(key), writes=False)
         except Refused as refused:
-            if refused.fault.code == "NoSuchKey":
+            if refused.failure.code == "NoSuchKey":
                 return None
             raise refused.error from None
 
@@ -63,7 +63,7 @@ class ClaimCheck:
                 lambda: self._client.copy_object(Bucket=self._bucket, Key=to, CopySource=source),
             )
         except Refused as refused:
-            if refused.fault.code == "NoSuchKey":
+            if refused.failure.code == "NoSuchKey":
                 return False
             raise refused.error from None
         return True
@@ -98,10 +98,10 @@ class ClaimCheck:
                 call, what=lambda: f"{action} on {self._bucket}", writes=writes
             )
         except Refused as refused:
-            if refused.fault.kind is not FaultKind.UNAVAILABLE:
+            if refused.failure.kind is not FailureKind.UNAVAILABLE:
                 raise
             raise Unavailable(
-                f"{action} on {self._bucket} is not possible: {refused.fault.code}"
+                f"{action} on {self._bucket} is not possible: {refused.failure.code}"
             ) from None
 
 

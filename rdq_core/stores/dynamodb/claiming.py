@@ -52,7 +52,7 @@ from rdq_core.stores.dynamodb.values import Item, Reader, moment, number, text
 CLAIMABLE: Final = (IS_WAITING, IS_DUE, IS_AS_SEEN, IS_READABLE)
 """The condition of a claim."""
 
-_KEY_TRIES: Final = 4
+_KEY_ROUNDS: Final = 4
 _ROW, _KEY = 0, 1
 """The positions of the parts of a keyed claim's transaction."""
 
@@ -119,7 +119,7 @@ class ClaimVerbs:
         if row is None or row.task.concurrency_key is None:
             return None
         seen: Mapping[str, Any] | None = None
-        for _ in range(_KEY_TRIES):
+        for _ in range(_KEY_ROUNDS):
             try:
                 claim = self._claim_with_key(row, candidate, grant, seen)
                 return unless_forgotten(self._access, claim)

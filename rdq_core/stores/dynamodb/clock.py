@@ -42,7 +42,7 @@ _ASKED_AT_MOST: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ClockReading:
     """The machine's two clocks at one moment, in seconds: the wall clock since 1970, and the
     monotonic one.
     """
@@ -66,9 +66,9 @@ class Bounds:
 
     low: float
     high: float
-    at: Reading
+    at: ClockReading
 
-    def seen_from(self, reading: Reading) -> "Bounds | None":
+    def seen_from(self, reading: ClockReading) -> "Bounds | None":
         """The same knowledge later on, a bit vaguer; None when it is too old, or our clocks were
         set since.
         """
@@ -153,7 +153,7 @@ class StorageClock:
         client.meta.events.register("before-send.dynamodb", self._on_send)
         client.meta.events.register("response-received.dynamodb", self._on_answer)
 
-    def observe(self, date: datetime, *, sent: Reading, received: Reading) -> None:
+    def observe(self, date: datetime, *, sent: ClockReading, received: ClockReading) -> None:
         """Learn from one answer."""
         if (
             abs(received.apart - sent.apart) > _MOST_PARTED
@@ -175,8 +175,8 @@ class StorageClock:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _reading(self) -> Reading:
-        return Reading(self._machine.now().timestamp(), self._machine.monotonic())
+    def _reading(self) -> ClockReading:
+        return ClockReading(self._machine.now().timestamp(), self._machine.monotonic())
 
     def _known(self) -> Bounds | None:
         reading = self._reading()
@@ -214,7 +214,7 @@ class StorageClock:
         self._sent.reading = self._reading()
 
     def _on_answer(self, response_dict: Mapping[str, Any] | None = None, **_event: Any) -> None:
-        sent: Reading | None = getattr(self._sent, "reading", None)
+        sent: ClockReading | None = getattr(self._sent, "reading", None)
         date = _date_of(response_dict)
         if sent is not None and date is not None:
             self.observe(date, sent=sent, received=self._reading())

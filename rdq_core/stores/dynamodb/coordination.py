@@ -29,7 +29,7 @@ from rdq_core.stores.dynamodb.values import Item, Reader, Value, binary, moment,
 
 # -- rate limits -----------------------------------------------------------------------------------
 
-_TAKE_TRIES: Final = 6
+_TAKE_ROUNDS: Final = 6
 _MICROS: Final = 1000
 
 
@@ -54,7 +54,7 @@ class DynamoRateLimiter:
         """See `RateLimiter.take`. 0 also when too many sweepers take starts at the same time: the
         next look gets them.
         """
-        for _ in range(_TAKE_TRIES):
+        for _ in range(_TAKE_ROUNDS):
             with self._lock:
                 seen = self._seen.get(queue, 0)
             taken = take(

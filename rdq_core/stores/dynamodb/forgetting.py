@@ -27,7 +27,7 @@ _LONGEST_SUBMIT: Final = timedelta(hours=1)
 """How long the row of a reference may still come: longer than any submit takes, and longer than a
 prepared one is valid.
 """
-_TRIES: Final = 8
+_ROUNDS: Final = 8
 """How often the deletion of a row is tried that dies, or is redriven, at the same time."""
 
 
@@ -93,7 +93,7 @@ def is_row_forgotten(access: Access, row: StateRow) -> bool:
 
 def _remove_row(access: Access, task_id: str, life: str) -> Mapping[str, Any] | None:
     seen, item = None, access.sender.get(access.tables.tasks, key(task_id, STATE))
-    for _ in range(_TRIES):
+    for _ in range(_ROUNDS):
         if item is None or item.get(Attr.LIFE) != text(life):
             # A row that has gone since it was read was removed by us, or by another forget.
             return seen

@@ -92,7 +92,7 @@ def submitted_records(attempts: Sequence[Attempt], life: str) -> list[Record]:
     return records
 
 
-class History:
+class AttemptHistory:
     """The attempt records of all tasks."""
 
     def __init__(self, sender: Sender, tables: Tables, clock: Clock) -> None:

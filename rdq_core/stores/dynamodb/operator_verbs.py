@@ -45,7 +45,7 @@ from rdq_core.stores.dynamodb.state_row import (
 )
 from rdq_core.stores.dynamodb.values import Item, Value, item_size, moment, number, text
 
-_CANCEL_TRIES: Final = 4
+_CANCEL_ROUNDS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class OperatorVerbs:
         that one.
         """
         row = self._existing(task_id, now)
-        for _ in range(_CANCEL_TRIES):
+        for _ in range(_CANCEL_ROUNDS):
             try:
                 item = self._write_cancelled(row, now=now, op_id=op_id, expires_at=expires_at)
             except ConditionFailed as refused:

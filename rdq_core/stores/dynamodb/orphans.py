@@ -29,7 +29,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from rdq_core.domain.ids import claim_id
-from rdq_core.engine.ports import Kind, OrphanReport
+from rdq_core.engine.ports import OrphanKind, OrphanReport
 from rdq_core.errors import CorruptItem
 from rdq_core.stores.dynamodb.access import Access, key
 from rdq_core.stores.dynamodb.claim_check import IN_S3, UNEXPIRING, is_content_of, task_of
@@ -154,7 +154,7 @@ class OrphanVerbs:
             case _:
                 following = self._search_objects(page, start)
         counts = Counter(kind for kind, _ in page.orphans)
-        removed = Counter[Kind]() if dry_run else self._remove(page.orphans)
+        removed = Counter[OrphanKind]() if dry_run else self._remove(page.orphans)
         return OrphanReport(page.examined, counts, removed, following)
 
     def _search_records(self, page: "_Page", start: Any) -> Any:
@@ -164,7 +164,7 @@ class OrphanVerbs:
         for task_id, own in _by_task(items).items():
             records = _RecordsOfTask(self._access, task_id, own, newest)
             for item in own:
-                kind = Kind.ENTRY if item[Attr.KIND]["S"] == ENTRY else Kind.ATTEMPT
+                kind = OrphanKind.ENTRY if item[Attr.KIND]["S"] == ENTRY else OrphanKind.ATTEMPT
                 page.add(kind, item, is_orphan=records.is_orphan(item))
         return None if following is None else [_RECORDS, following]
 
@@ -180,7 +180,7 @@ class OrphanVerbs:
             task = _PresentTask.of(self._access, task_id)
             for item in own:
                 stored_kind = item[Attr.KIND]["S"]
-                kind = Kind.BODY if stored_kind.startswith(BODY_PREFIX) else Kind.RESULT
+                kind = OrphanKind.BODY if stored_kind.startswith(BODY_PREFIX) else OrphanKind.RESULT
                 page.add(kind, item, is_orphan=not task.may_need(stored_kind))
         return None if following is None else [_BODIES, following]
 
@@ -194,7 +194,7 @@ class OrphanVerbs:
             is_orphan = put_at <= newest and not _PresentTask.of(
                 self._access, task_of(s3_key)
             ).may_need_object(s3_key)
-            page.add(Kind.OBJECT, {Attr.S3_KEY: text(s3_key)}, is_orphan=is_orphan)
+            page.add(OrphanKind.OBJECT, {Attr.S3_KEY: text(s3_key)}, is_orphan=is_orphan)
         return [_OBJECTS, listed[-1][0]] if len(listed) == _PAGE else None
 
     def _scan(
@@ -208,29 +208,31 @@ class OrphanVerbs:
 
     # -- removing ----------------------------------------------------------------------------------
 
-    def _remove(self, orphans: list[tuple[Kind, Item]]) -> Counter[Kind]:
+    def _remove(self, orphans: list[tuple[OrphanKind, Item]]) -> Counter[OrphanKind]:
         attempts = [
             key(item[Attr.TASK_ID]["S"], item[Attr.KIND]["S"])
             for kind, item in orphans
-            if kind is Kind.ATTEMPT
+            if kind is OrphanKind.ATTEMPT
         ]
         self._access.sender.delete_all(self._access.tables.dlq, attempts)
         return Counter(
-            kind for kind, item in orphans if kind is Kind.ATTEMPT or self._has_removed(kind, item)
+            kind
+            for kind, item in orphans
+            if kind is OrphanKind.ATTEMPT or self._has_removed(kind, item)
         )
 
-    def _has_removed(self, kind: Kind, item: Item) -> bool:
-        if kind is Kind.OBJECT:
+    def _has_removed(self, kind: OrphanKind, item: Item) -> bool:
+        if kind is OrphanKind.OBJECT:
             if self._access.bodies.objects is not None:
                 self._access.bodies.objects.delete(item[Attr.S3_KEY]["S"])
             return True
-        if kind is Kind.ENTRY:
+        if kind is OrphanKind.ENTRY:
             return self._has_removed_entry(item)
         ref = item[Attr.KIND]["S"].partition("#")[2]
         self._access.bodies.discard(
             item[Attr.TASK_ID]["S"],
-            bodies=(ref,) if kind is Kind.BODY else (),
-            results=(ref,) if kind is Kind.RESULT else (),
+            bodies=(ref,) if kind is OrphanKind.BODY else (),
+            results=(ref,) if kind is OrphanKind.RESULT else (),
         )
         return True
 
@@ -251,10 +253,10 @@ class OrphanVerbs:
 class _Page:
     """What one page has shown: how many items of each kind, and the orphans among them."""
 
-    examined: Counter[Kind] = field(default_factory=Counter)
-    orphans: list[tuple[Kind, Item]] = field(default_factory=list)
+    examined: Counter[OrphanKind] = field(default_factory=Counter)
+    orphans: list[tuple[OrphanKind, Item]] = field(default_factory=list)
 
-    def add(self, kind: Kind, item: Item, *, is_orphan: bool) -> None:
+    def add(self, kind: OrphanKind, item: Item, *, is_orphan: bool) -> None:
         """Count an item."""
         self.examined[kind] += 1
         if is_orphan:

@@ -27,8 +27,8 @@ from rdq_core.stores.dynamodb.expressions import (
     any_of,
     values_at,
 )
-from rdq_core.stores.dynamodb.faults import Fault, FaultKind, understand
 from rdq_core.stores.dynamodb.references import tombstone_key
+from rdq_core.stores.dynamodb.request_failures import FailureKind, RequestFailure, understand
 from rdq_core.stores.dynamodb.schema import STATE, Attr
 from rdq_core.stores.dynamodb.sender import conditioned
 from rdq_core.stores.dynamodb.state_row import StateRow, read_row
@@ -80,7 +80,7 @@ class PreparedSubmit:
     @property
     def good_until(self) -> datetime:
         """See `Prepared.good_until`."""
-        return self._new.submitted_at + GOOD_FOR
+        return self._new.task.created_at + GOOD_FOR
 
     @property
     def items(self) -> list[dict[str, Any]]:
@@ -106,46 +106,48 @@ class PreparedSubmit:
 
     def _put(self) -> dict[str, Any]:
         put = {"TableName": self._access.tables.tasks, "Item": self._new.item}
-        return conditioned(put, any_of(IS_ABSENT, HAS_EXPIRED), values_at(self._new.submitted_at))
+        return conditioned(
+            put, any_of(IS_ABSENT, HAS_EXPIRED), values_at(self._new.task.created_at)
+        )
 
     def _check(self, digest: str) -> dict[str, Any]:
         check = {"TableName": self._access.tables.control, "Key": tombstone_key(digest)}
-        since = {":since": moment(self._new.submitted_at - GRACE)}
+        since = {":since": moment(self._new.task.created_at - GRACE)}
         return conditioned(check, all_of(IS_NOT_FORGOTTEN_SINCE), since)
 
     # -- after the transaction ---------------------------------------------------------------------
 
     def explain(self, error: Exception) -> Explanation:
         """See `Prepared.explain`."""
-        fault = understand(error)
-        if fault.kind is FaultKind.CONDITION:
-            return self._explain_refusal(fault)
-        if not fault.kind.is_transient:
+        failure = understand(error)
+        if failure.kind is FailureKind.CONDITION:
+            return self._explain_refusal(failure)
+        if not failure.kind.is_transient:
             return Explanation(
-                Why.OTHER, f"the transaction of task {self.id} was not carried out: {fault.code}"
+                Why.OTHER, f"the transaction of task {self.id} was not carried out: {failure.code}"
             )
         row = self._access.state(self.id)
-        if row is not None and row.life == self._new.row.life:
+        if row is not None and row.life == self._new.life:
             return self._committed()
         return Explanation(
             Why.PASSING,
-            f"the transaction of task {self.id} was not carried out so far: {fault.code};"
+            f"the transaction of task {self.id} was not carried out so far: {failure.code};"
             " send it again",
         )
 
-    def _explain_refusal(self, fault: Fault) -> Explanation:
-        for refused in fault.rows.values():
+    def _explain_refusal(self, failure: RequestFailure) -> Explanation:
+        for refused in failure.rows.values():
             if refused is not None and _is_row(refused, self.id):
                 return self._explain_existing(read_row(refused))
         own = tuple(
-            position for position, item in fault.rows.items() if not self._is_tombstone(item)
+            position for position, item in failure.rows.items() if not self._is_tombstone(item)
         )
         if own:
             return Explanation(
                 Why.YOURS,
                 f"a condition of the transaction's own items {own} failed,"
                 f" so task {self.id} isn't submitted",
-                places=own,
+                positions=own,
             )
         return Explanation(
             Why.FORGOTTEN,
@@ -153,7 +155,7 @@ class PreparedSubmit:
         )
 
     def _explain_existing(self, stored: StateRow) -> Explanation:
-        if stored.life == self._new.row.life:
+        if stored.life == self._new.life:
             return self._committed()
         discard_prerequisites(self._access, self._new)
         queue = stored.task.queue

@@ -5,6 +5,7 @@ The invariant: an answer is at most `fresh_for` old, and was read consistently. 
 be read stops its own queue only.
 """
 
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ from rdq_core.stores.dynamodb.values import (
 FRESH_FOR_SWEEPS: Final = timedelta(seconds=1)
 FRESH_FOR_SUBMITS: Final = timedelta(minutes=1)
 
-_WRITE_TRIES: Final = 8
+_WRITE_ROUNDS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +144,10 @@ class DynamoQueues:
 
     def _cached(self, queue: str, at: float) -> QueueSettings | None:
         """The newest settings that were read, if they are fresh enough for a submit."""
-        readings: list[tuple[float, QueueSettings]] = []
-        if self._snapshot is not None and queue in self._snapshot.queues:
-            readings.append((self._snapshot.at, self._snapshot.queues[queue]))
-        if queue in self._singly:
-            readings.append(self._singly[queue])
-        read_at, settings = max(readings, key=lambda reading: reading[0], default=(at, None))
+        read_at, settings = self._singly.get(queue, (-math.inf, None))
+        snapshot = self._snapshot
+        if snapshot is not None and queue in snapshot.queues and snapshot.at >= read_at:
+            read_at, settings = snapshot.at, snapshot.queues[queue]
         return settings if at - read_at < self._submits_fresh_for else None
 
     def _read(self) -> _Snapshot:
@@ -197,7 +196,7 @@ class DynamoQueues:
     ) -> StoredQueue:
         """See `QueueStore.put_declared`."""
         limits.check_name("queue", queue)
-        for _ in range(_WRITE_TRIES):
+        for _ in range(_WRITE_ROUNDS):
             before = self.stored(queue)
             after = redeclared(
                 before, queue, declared, file_defaults, expected_revision=expected_revision
@@ -214,7 +213,7 @@ class DynamoQueues:
         self, queue: str, override: Override | None, *, expected_revision: int
     ) -> StoredQueue:
         """See `QueueStore.put_override`."""
-        for _ in range(_WRITE_TRIES):
+        for _ in range(_WRITE_ROUNDS):
             before = self._existing(queue)
             after = overridden(before, override, expected_revision=expected_revision)
             if self._has_put(before, after):

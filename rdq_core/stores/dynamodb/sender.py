@@ -7,6 +7,7 @@ transaction conflicts, which it never repeats, are repeated here with jitter. A 
 been carried out stays in doubt, however the attempts after it failed.
 """
 
+import functools
 import hashlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,9 +18,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rdq_core.engine.ports import Jitter, Sleeper
 from rdq_core.errors import StoreFailed, Unavailable
 from rdq_core.stores.dynamodb.expressions import expressed
-from rdq_core.stores.dynamodb.faults import (
-    Fault,
-    FaultKind,
+from rdq_core.stores.dynamodb.request_failures import (
+    FailureKind,
+    RequestFailure,
     denied_action,
     endpoint_of,
     is_refused_locally,
@@ -30,7 +31,7 @@ from rdq_core.stores.dynamodb.values import Item, Value
 
 T = TypeVar("T")
 
-MAX_TRIES: Final = 8
+MAX_SENDS: Final = 8
 BATCH: Final = 25
 """The most items of a BatchWriteItem, and statements of a BatchExecuteStatement."""
 _FIRST_PAUSE: Final = 0.025
@@ -74,16 +75,18 @@ class Refused(Exception):
     attempts before.
     """
 
-    def __init__(self, fault: Fault, error: Exception, *, in_doubt: bool = False) -> None:
-        super().__init__(fault.code)
+    def __init__(
+        self, failure: RequestFailure, error: Exception, *, in_doubt: bool = False
+    ) -> None:
+        super().__init__(failure.code)
         self.in_doubt = in_doubt
-        self.fault = fault
+        self.failure = failure
         self.error = error
 
 
 # -- botocore's own attempts -----------------------------------------------------------------------
 
-_EVENT_ID: Final = "rdq-tries"
+_EVENT_ID: Final = "rdq-attempts"
 _this_call: Final = threading.local()
 
 
@@ -115,12 +118,12 @@ def _on_attempt(
 
 
 class RequestRetries:
-    """Sends a request again while its failures are transient: with jitter, `tries` times at
+    """Sends a request again while its failures are transient: with jitter, `max_sends` times at
     most.
     """
 
-    def __init__(self, jitter: Jitter, sleeper: Sleeper, *, tries: int = MAX_TRIES) -> None:
-        self._tries = tries
+    def __init__(self, jitter: Jitter, sleeper: Sleeper, *, max_sends: int = MAX_SENDS) -> None:
+        self._max_sends = max_sends
         self._jitter = jitter
         self._sleeper = sleeper
         self._never = threading.Event()
@@ -131,7 +134,7 @@ class RequestRetries:
         Raises Refused when repeating doesn't help, StoreFailed when it has not helped.
         """
         in_doubt = False
-        for tried in range(self._tries):
+        for tried in range(self._max_sends):
             # A signal handler may ask for storage's time in the middle of a call, which sends a
             # request of its own: its attempts are not this call's.
             interrupted = getattr(_this_call, "in_doubt", False)
@@ -139,10 +142,10 @@ class RequestRetries:
             try:
                 return call()
             except (ClientError, BotoCoreError) as error:
-                fault = understand(error)
+                failure = understand(error)
                 in_doubt = in_doubt or _this_call.in_doubt
-                if not fault.kind.is_transient:
-                    raise Refused(fault, error, in_doubt=in_doubt) from None
+                if not failure.kind.is_transient:
+                    raise Refused(failure, error, in_doubt=in_doubt) from None
                 endpoint = f" at {found}" if (found := endpoint_of(error)) else ""
                 if is_refused_locally(error):
                     raise StoreFailed(
@@ -152,11 +155,11 @@ class RequestRetries:
                     ) from None
             finally:
                 _this_call.in_doubt = interrupted
-            in_doubt = in_doubt or fault.kind.may_have_happened
-            if tried + 1 < self._tries:
-                self.pause(tried, longer=fault.kind is FaultKind.THROTTLED)
+            in_doubt = in_doubt or failure.kind.may_have_happened
+            if tried + 1 < self._max_sends:
+                self.pause(tried, longer=failure.kind is FailureKind.THROTTLED)
         raise StoreFailed(
-            f"{what()} failed {self._tries} times: {fault.code}{endpoint}",
+            f"{what()} failed {self._max_sends} times: {failure.code}{endpoint}",
             may_have_happened=in_doubt and writes,
         )
 
@@ -169,17 +172,17 @@ class RequestRetries:
 
 
 class Sender:
-    """Sends requests through a low-level boto3 client; each is tried up to `tries` times.
+    """Sends requests through a low-level boto3 client; each is sent up to `max_sends` times.
 
     Raises ConditionFailed, StoreFailed when repeating has not helped, Unavailable when an operator
     has to act, and botocore's own error for a request that is wrong in itself: that is a bug here.
     """
 
     def __init__(
-        self, client: Any, *, jitter: Jitter, sleeper: Sleeper, tries: int = MAX_TRIES
+        self, client: Any, *, jitter: Jitter, sleeper: Sleeper, max_sends: int = MAX_SENDS
     ) -> None:
         self._client = client
-        self._retries = RequestRetries(jitter, sleeper, tries=tries)
+        self._retries = RequestRetries(jitter, sleeper, max_sends=max_sends)
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -257,7 +260,7 @@ class Sender:
 
     def _write_batch(self, table: str, batch: list[dict[str, Any]]) -> None:
         # A throttled batch is answered with success and the items that were left out.
-        for tried in range(MAX_TRIES):
+        for tried in range(MAX_SENDS):
             answer = self._send("batch_write_item", {"RequestItems": {table: batch}})
             batch = answer.get("UnprocessedItems", {}).get(table, [])
             if not batch:
@@ -270,10 +273,9 @@ class Sender:
     # -- inside ------------------------------------------------------------------------------------
 
     def _send(self, operation: str, request: dict[str, Any]) -> dict[str, Any]:
-        call = getattr(self._client, operation)
         try:
             answer: dict[str, Any] = self._retries.send(
-                lambda: call(**request),
+                functools.partial(getattr(self._client, operation), **request),
                 what=lambda: f"{_ACTIONS[operation]} on {_tables_of(request)}",
                 writes=operation not in _READS,
             )
@@ -310,9 +312,9 @@ def update_of(
 
 
 def _error_of(refused: Refused, action: str, request: Mapping[str, Any]) -> Exception:
-    if refused.fault.kind is FaultKind.CONDITION:
-        return ConditionFailed(refused.fault.rows, in_doubt=refused.in_doubt)
-    if refused.fault.kind is FaultKind.UNAVAILABLE:
+    if refused.failure.kind is FailureKind.CONDITION:
+        return ConditionFailed(refused.failure.rows, in_doubt=refused.in_doubt)
+    if refused.failure.kind is FailureKind.UNAVAILABLE:
         return _unavailable(refused, action, _tables_of(request))
     return refused.error
 
@@ -327,7 +329,7 @@ def _tables_of(request: Mapping[str, Any]) -> str:
 
 
 def _unavailable(refused: Refused, action: str, tables: str) -> Unavailable:
-    code = refused.fault.code
+    code = refused.failure.code
     if code == "ResourceNotFoundException":
         return Unavailable(
             f"table {tables} does not exist", hint="run rdq init locally, or deploy the stack"

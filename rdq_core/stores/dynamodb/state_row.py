@@ -100,15 +100,18 @@ def new_row(row: Row, *, shards: int) -> Item:
 
 def meta_of(task: Task) -> dict[str, Any]:
     """What a task carries beside its payload, without empty and default values."""
-    usual = task.payload_content_type == DEFAULT_CONTENT_TYPE
-    meta = {
-        "content_type": None if usual else task.payload_content_type,
-        "headers": dict(task.headers),
-        "target": task.target,
-        "requested_by": task.requested_by,
-        "unknown": dict(task.unknown),
-    }
-    return {name: value for name, value in meta.items() if value not in (None, {})}
+    meta: dict[str, Any] = {}
+    if task.payload_content_type != DEFAULT_CONTENT_TYPE:
+        meta["content_type"] = task.payload_content_type
+    if task.headers:
+        meta["headers"] = dict(task.headers)
+    if task.target is not None:
+        meta["target"] = task.target
+    if task.requested_by is not None:
+        meta["requested_by"] = task.requested_by
+    if task.unknown:
+        meta["unknown"] = dict(task.unknown)
+    return meta
 
 
 def fields_of(reader: Reader, meta: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from rdq_core.domain.task import Task
 from rdq_core.engine.ports import Submission
 from rdq_core.errors import RdqError, StoreFailed, Unavailable
 from rdq_core.stores.dynamodb.access import Access
-from rdq_core.stores.dynamodb.faults import FaultKind, understand
+from rdq_core.stores.dynamodb.request_failures import FailureKind, understand
 from rdq_core.stores.dynamodb.sender import BATCH, Sender
 from rdq_core.stores.dynamodb.submitting import (
     NewTaskItems,
@@ -123,7 +123,7 @@ def put_all_prerequisites(access: Access, new: Sequence[NewTaskItems]) -> None:
 _BROKEN_ANSWERS: Final = 3
 """After this number of broken answers, and no good one, the engine counts as unable."""
 _INCONCLUSIVE: Final = frozenset(
-    {FaultKind.BROKEN, FaultKind.CONFLICT, FaultKind.THROTTLED, FaultKind.NOT_SENT}
+    {FailureKind.BROKEN, FailureKind.CONFLICT, FailureKind.THROTTLED, FailureKind.NOT_SENT}
 )
 
 
@@ -164,9 +164,9 @@ class BatchInserts:
             return none
         return ["Error" not in answer for answer in answers]
 
-    def _note_failure(self, kind: FaultKind) -> None:
+    def _note_failure(self, kind: FailureKind) -> None:
         if self._works is None:
-            self._broken += kind is FaultKind.BROKEN
+            self._broken += kind is FailureKind.BROKEN
             if kind not in _INCONCLUSIVE or self._broken >= _BROKEN_ANSWERS:
                 self._works = False
 

@@ -9,7 +9,6 @@ TTL if no row ever does.
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from rdq_core.domain import lifecycle
 from rdq_core.domain.references import forgotten, references_of
@@ -37,26 +36,18 @@ from rdq_core.stores.dynamodb.values import Item, item_size, text
 
 @dataclass(frozen=True, slots=True)
 class NewTaskItems:
-    """A submit as it will be sent: the row, and what is put before it. It is built once and sent
-    again unchanged.
+    """A submit as it will be sent: `item` is the row of `task`, the rest is put before it.
+
+    It is built once and sent again unchanged.
     """
 
-    row: lifecycle.Row
+    task: Task
+    life: str
     item: Item = field(repr=False)
     records: Sequence[Record] = field(default=(), repr=False)
     references: Sequence[Item] = ()
     digests: tuple[str, ...] = ()
     body: ContentItem | None = None
-
-    @property
-    def task(self) -> Task:
-        """The task as it is once the row is written."""
-        return self.row.task
-
-    @property
-    def submitted_at(self) -> datetime:
-        """The time of the submit."""
-        return self.row.task.created_at
 
 
 class SubmitVerbs:
@@ -91,10 +82,10 @@ def draft(access: Access, task: Task, shards: int) -> NewTaskItems:
         item |= in_row(digests, ends_at)
     inline = inline_body(task)
     if item_size(inline) <= room_for_body(item):
-        return NewTaskItems(row, item | inline, records, references, digests)
+        return NewTaskItems(task, row.life, item | inline, records, references, digests)
     body = access.bodies.body(task, access.ids.nonce(), ends_at, life=row.life)
     item |= body_pointer(body.ref, ends_at, len(task.payload))
-    return NewTaskItems(row, item, records, references, digests, body)
+    return NewTaskItems(task, row.life, item, records, references, digests, body)
 
 
 def put_prerequisites(access: Access, new: NewTaskItems) -> None:
@@ -117,7 +108,7 @@ def discard_prerequisites(access: Access, new: NewTaskItems) -> None:
         if new.body is not None:
             access.bodies.discard(new.task.id, bodies=(new.body.ref,))
         if new.digests:
-            access.references.discard(new.task.id, new.row.life, new.digests)
+            access.references.discard(new.task.id, new.life, new.digests)
 
 
 def put_row(access: Access, new: NewTaskItems) -> Submission:
@@ -126,7 +117,7 @@ def put_row(access: Access, new: NewTaskItems) -> Submission:
 
     Raises TaskConflict when the id belongs to another queue, or the task was forgotten meanwhile.
     """
-    condition, values = any_of(IS_ABSENT, HAS_EXPIRED), values_at(new.submitted_at)
+    condition, values = any_of(IS_ABSENT, HAS_EXPIRED), values_at(new.task.created_at)
     try:
         access.sender.put(access.tables.tasks, new.item, condition, values)
     except ConditionFailed as refused:
@@ -144,10 +135,10 @@ def check_not_forgotten(access: Access, new: NewTaskItems) -> None:
     the references: whichever comes second sees the other.
     """
     with after_a_write():
-        if not access.references.are_forgotten(new.digests, new.submitted_at):
+        if not access.references.are_forgotten(new.digests, new.task.created_at):
             return
-        end_life(access, new.task.id, new.row.life)
-        access.references.discard(new.task.id, new.row.life, new.digests)
+        end_life(access, new.task.id, new.life)
+        access.references.discard(new.task.id, new.life, new.digests)
     raise forgotten(new.task.id)
 
 
@@ -156,7 +147,7 @@ def _existing(access: Access, new: NewTaskItems, refused: ConditionFailed) -> Su
     if refused.row is None:
         raise _removed_meanwhile(task)
     stored = read_row(refused.row)
-    if stored.life == new.row.life:
+    if stored.life == new.life:
         submission = Submission(read_own_write(access, stored), created=True)
         check_not_forgotten(access, new)
         return submission

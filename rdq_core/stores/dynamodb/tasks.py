@@ -10,7 +10,7 @@ from rdq_core.stores.dynamodb.claim_check import ClaimCheck
 from rdq_core.stores.dynamodb.claiming import ClaimVerbs
 from rdq_core.stores.dynamodb.dead_letters import DeadLetterReads, DeadLetterVerbs
 from rdq_core.stores.dynamodb.forgetting import ForgetVerbs
-from rdq_core.stores.dynamodb.history import History
+from rdq_core.stores.dynamodb.history import AttemptHistory
 from rdq_core.stores.dynamodb.operator_verbs import OperatorVerbs
 from rdq_core.stores.dynamodb.orphans import OrphanVerbs
 from rdq_core.stores.dynamodb.preparing import PrepareVerbs
@@ -56,7 +56,7 @@ class DynamoTaskStore:
             clock=clock,
             ids=ids,
             bodies=Bodies(sender, tables, clock, objects, s3_above),
-            history=History(sender, tables, clock),
+            history=AttemptHistory(sender, tables, clock),
             references=References(sender, tables),
         )
         self._access = access

@@ -203,7 +203,10 @@ def item_size(item: Mapping[str, Mapping[str, Any]]) -> int:
     """The size that DynamoDB bills for an item: names and values ("DynamoDB item sizes and
     formats").
     """
-    return sum(len(name.encode()) + value_size(value) for name, value in item.items())
+    size = 0
+    for name, value in item.items():
+        size += len(name.encode()) + value_size(value)
+    return size
 
 
 def value_size(value: Mapping[str, Any]) -> int:

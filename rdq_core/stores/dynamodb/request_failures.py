@@ -38,7 +38,7 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _SERVER_ERRORS: Final = 500
 
 
-class FaultKind(Enum):
+class FailureKind(Enum):
     """The families of failure, by what is done about them."""
 
     CONDITION = auto()
@@ -57,86 +57,86 @@ class FaultKind(Enum):
     @property
     def may_have_happened(self) -> bool:
         """Whether the write may have been carried out although the request failed."""
-        return self is FaultKind.BROKEN
+        return self is FailureKind.BROKEN
 
 
 _TRANSIENT: Final = frozenset(
-    {FaultKind.CONFLICT, FaultKind.THROTTLED, FaultKind.BROKEN, FaultKind.NOT_SENT}
+    {FailureKind.CONFLICT, FailureKind.THROTTLED, FailureKind.BROKEN, FailureKind.NOT_SENT}
 )
 
-_CODES: Final[Mapping[str, FaultKind]] = {
-    "ConditionalCheckFailedException": FaultKind.CONDITION,
-    "TransactionConflictException": FaultKind.CONFLICT,
+_CODES: Final[Mapping[str, FailureKind]] = {
+    "ConditionalCheckFailedException": FailureKind.CONDITION,
+    "TransactionConflictException": FailureKind.CONFLICT,
     # An earlier attempt at this very transaction is still running, so it may yet succeed.
-    "TransactionInProgressException": FaultKind.BROKEN,
-    "ThrottlingException": FaultKind.THROTTLED,
-    "ThrottledException": FaultKind.THROTTLED,
-    "RequestLimitExceeded": FaultKind.THROTTLED,
-    "ProvisionedThroughputExceededException": FaultKind.THROTTLED,
-    "ReplicatedWriteConflictException": FaultKind.CONFLICT,
-    "LimitExceededException": FaultKind.THROTTLED,
-    "SlowDown": FaultKind.THROTTLED,
-    "OperationAborted": FaultKind.CONFLICT,
-    "InternalServerError": FaultKind.BROKEN,
-    "InternalFailure": FaultKind.BROKEN,
-    "ServiceUnavailable": FaultKind.BROKEN,
-    "ServiceUnavailableException": FaultKind.BROKEN,
-    "RequestTimeout": FaultKind.BROKEN,
-    "RequestTimeoutException": FaultKind.BROKEN,
-    "ResourceNotFoundException": FaultKind.UNAVAILABLE,
-    "AccessDeniedException": FaultKind.UNAVAILABLE,
-    "AccessDenied": FaultKind.UNAVAILABLE,
-    "NoSuchBucket": FaultKind.UNAVAILABLE,
-    "InvalidAccessKeyId": FaultKind.UNAVAILABLE,
-    "SignatureDoesNotMatch": FaultKind.UNAVAILABLE,
-    "UnrecognizedClientException": FaultKind.UNAVAILABLE,
-    "InvalidSignatureException": FaultKind.UNAVAILABLE,
-    "MissingAuthenticationTokenException": FaultKind.UNAVAILABLE,
-    "ExpiredTokenException": FaultKind.UNAVAILABLE,
-    "IncompleteSignatureException": FaultKind.UNAVAILABLE,
+    "TransactionInProgressException": FailureKind.BROKEN,
+    "ThrottlingException": FailureKind.THROTTLED,
+    "ThrottledException": FailureKind.THROTTLED,
+    "RequestLimitExceeded": FailureKind.THROTTLED,
+    "ProvisionedThroughputExceededException": FailureKind.THROTTLED,
+    "ReplicatedWriteConflictException": FailureKind.CONFLICT,
+    "LimitExceededException": FailureKind.THROTTLED,
+    "SlowDown": FailureKind.THROTTLED,
+    "OperationAborted": FailureKind.CONFLICT,
+    "InternalServerError": FailureKind.BROKEN,
+    "InternalFailure": FailureKind.BROKEN,
+    "ServiceUnavailable": FailureKind.BROKEN,
+    "ServiceUnavailableException": FailureKind.BROKEN,
+    "RequestTimeout": FailureKind.BROKEN,
+    "RequestTimeoutException": FailureKind.BROKEN,
+    "ResourceNotFoundException": FailureKind.UNAVAILABLE,
+    "AccessDeniedException": FailureKind.UNAVAILABLE,
+    "AccessDenied": FailureKind.UNAVAILABLE,
+    "NoSuchBucket": FailureKind.UNAVAILABLE,
+    "InvalidAccessKeyId": FailureKind.UNAVAILABLE,
+    "SignatureDoesNotMatch": FailureKind.UNAVAILABLE,
+    "UnrecognizedClientException": FailureKind.UNAVAILABLE,
+    "InvalidSignatureException": FailureKind.UNAVAILABLE,
+    "MissingAuthenticationTokenException": FailureKind.UNAVAILABLE,
+    "ExpiredTokenException": FailureKind.UNAVAILABLE,
+    "IncompleteSignatureException": FailureKind.UNAVAILABLE,
 }
 """Error codes of DynamoDB and S3 ("Error handling with DynamoDB", "Error responses" in their
 references).
 """
 
-_REASONS: Final[Mapping[str, FaultKind]] = {
-    "ConditionalCheckFailed": FaultKind.CONDITION,
-    "TransactionConflict": FaultKind.CONFLICT,
-    "ThrottlingError": FaultKind.THROTTLED,
-    "ProvisionedThroughputExceeded": FaultKind.THROTTLED,
-    "RequestLimitExceeded": FaultKind.THROTTLED,
+_REASONS: Final[Mapping[str, FailureKind]] = {
+    "ConditionalCheckFailed": FailureKind.CONDITION,
+    "TransactionConflict": FailureKind.CONFLICT,
+    "ThrottlingError": FailureKind.THROTTLED,
+    "ProvisionedThroughputExceeded": FailureKind.THROTTLED,
+    "RequestLimitExceeded": FailureKind.THROTTLED,
 }
 """CancellationReasons of TransactWriteItems, which spells its codes without "Exception"."""
 _NO_REASON: Final = frozenset({"None", ""})
 # A bug stays a bug whatever the other items report, and a condition that failed will not hold by
 # waiting.
 _GRAVEST_FIRST: Final = (
-    FaultKind.BUG,
-    FaultKind.CONDITION,
-    FaultKind.THROTTLED,
-    FaultKind.CONFLICT,
+    FailureKind.BUG,
+    FailureKind.CONDITION,
+    FailureKind.THROTTLED,
+    FailureKind.CONFLICT,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class RequestFailure:
     """A classified failure. `rows` are the items that conditions failed on, by the position of
     their part in the request.
     """
 
-    kind: FaultKind
+    kind: FailureKind
     code: str
     rows: Mapping[int, Mapping[str, Any] | None]
 
 
-def understand(error: Exception) -> Fault:
+def understand(error: Exception) -> RequestFailure:
     """Classify an exception that botocore raised."""
     if isinstance(error, ClientError):
         return understand_answer(error.response)
-    return Fault(_unanswered(error), type(error).__name__, {})
+    return RequestFailure(_unanswered(error), type(error).__name__, {})
 
 
-def understand_answer(response: Mapping[str, Any]) -> Fault:
+def understand_answer(response: Mapping[str, Any]) -> RequestFailure:
     """Classify an error response."""
     code = str(response.get("Error", {}).get("Code", ""))
     if code == "TransactionCanceledException":
@@ -144,35 +144,37 @@ def understand_answer(response: Mapping[str, Any]) -> Fault:
     kind = _CODES.get(code)
     if kind is None:
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        kind = FaultKind.BROKEN if status >= _SERVER_ERRORS else FaultKind.BUG
-    rows = {0: response.get("Item")} if kind is FaultKind.CONDITION else {}
-    return Fault(kind, code, rows)
+        kind = FailureKind.BROKEN if status >= _SERVER_ERRORS else FailureKind.BUG
+    rows = {0: response.get("Item")} if kind is FailureKind.CONDITION else {}
+    return RequestFailure(kind, code, rows)
 
 
-def _cancelled(reasons: Sequence[Mapping[str, Any]]) -> Fault:
+def _cancelled(reasons: Sequence[Mapping[str, Any]]) -> RequestFailure:
     codes = [str(reason.get("Code") or "") for reason in reasons]
     kinds = {
-        position: _REASONS.get(code, FaultKind.BUG)
+        position: _REASONS.get(code, FailureKind.BUG)
         for position, code in enumerate(codes)
         if code not in _NO_REASON
     }
-    kind = next((each for each in _GRAVEST_FIRST if each in kinds.values()), FaultKind.BUG)
+    kind = next((each for each in _GRAVEST_FIRST if each in kinds.values()), FailureKind.BUG)
     rows = {
         position: reasons[position].get("Item")
         for position, each in kinds.items()
-        if each is FaultKind.CONDITION
+        if each is FailureKind.CONDITION
     }
-    return Fault(kind, ", ".join(code or "None" for code in codes) or "no reasons given", rows)
+    return RequestFailure(
+        kind, ", ".join(code or "None" for code in codes) or "no reasons given", rows
+    )
 
 
-def _unanswered(error: Exception) -> FaultKind:
+def _unanswered(error: Exception) -> FailureKind:
     if isinstance(error, NoCredentialsError | PartialCredentialsError | CredentialRetrievalError):
-        return FaultKind.UNAVAILABLE
+        return FailureKind.UNAVAILABLE
     if isinstance(error, NotConnected) and not isinstance(error, SSLError):
-        return FaultKind.NOT_SENT
+        return FailureKind.NOT_SENT
     # In all other cases there was a connection, so the request may have arrived.
     is_broken = isinstance(error, HTTPClientError | IncompleteReadError | SSLError | ChecksumError)
-    return FaultKind.BROKEN if is_broken else FaultKind.BUG
+    return FailureKind.BROKEN if is_broken else FailureKind.BUG
 
 
 def denied_action(error: Exception) -> tuple[str, str] | None:
