@@ -75,11 +75,6 @@ def _decoded(ulid: str) -> int:
     return number
 
 
-def claim_id(token: str) -> str:
-    """The public name of a claim: it identifies the claim's records without revealing its token."""
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
 def shard_of(task_id: str, shards: int, *, queue: str, concurrency_key: str | None = None) -> int:
     """The index shard of a task: by its id, or by its concurrency key, so that all tasks of a key
     are in one shard, in due order.

@@ -1,6 +1,7 @@
 """Times as rdq writes them: aware UTC, cut to milliseconds, RFC 3339 with three decimals."""
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -44,6 +45,11 @@ def parse_time(text: object, field: str) -> datetime:
         return cut_to_millis(datetime.fromisoformat(text.upper()))
     except (ValueError, OverflowError):
         raise InputInvalid(field, "is not a time that exists") from None
+
+
+def earliest(moments: Iterable[datetime | None]) -> datetime | None:
+    """The first of these times; None when there is none among them."""
+    return min(filter(None, moments), default=None)
 
 
 def span_millis(span: timedelta) -> int:

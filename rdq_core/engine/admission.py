@@ -22,6 +22,7 @@ from typing import Final
 
 from rdq_core.config.settings import QueueSettings, RateLimit
 from rdq_core.domain.task import Status
+from rdq_core.domain.times import earliest
 from rdq_core.engine.due_reader import DueReader
 from rdq_core.engine.ports import Candidate, Clock, RateLimiter
 
@@ -68,11 +69,9 @@ class Admission:
         token, or its key is tried again. None when the last look saw none.
         """
         with self._lock:
-            is_held_back = bool(self._first_in_line) or any(
-                until > now for until in self._busy_until.values()
-            )
-        moments = (self._due_reader.upcoming, self.wakes_at(now) if is_held_back else None)
-        return min((moment for moment in moments if moment is not None), default=None)
+            busy_until = max(self._busy_until.values(), default=now)
+            is_held_back = bool(self._first_in_line) or busy_until > now
+        return earliest((self._due_reader.upcoming, self.wakes_at(now) if is_held_back else None))
 
     def wakes_at(self, now: datetime) -> datetime:
         """When `next` is worth calling again after it has answered None."""

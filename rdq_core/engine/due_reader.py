@@ -55,6 +55,12 @@ class DueReader:
         on_error: ErrorSink,
         share: Sequence[int] | None = None,
     ) -> None:
+        self.upcoming: datetime | None = None
+        """The earliest future due time that the last look at all shards saw; None for none."""
+        self.pass_number = 0
+        """The number of the pass in which the last candidate was read. Passes that read their first
+        page later have higher numbers.
+        """
         self._queue = queue
         self._store = store
         self._clock = clock
@@ -64,33 +70,19 @@ class DueReader:
         self._cursors: deque[_Cursor] = deque()
         self._buffer: deque[Candidate] = deque()
         self._returned: dict[_Key, datetime] = {}
-        self._earliest: datetime | None = None
         self._looks_again_at: datetime | None = None
         self._has_more = False
         self._passes = 0
-        self._pass_number = 0
-
-    @property
-    def pass_number(self) -> int:
-        """The number of the pass in which the last candidate was read. Passes that read their first
-        page later have higher numbers.
-        """
-        return self._pass_number
 
     @property
     def oldest_pass(self) -> int:
         """The lowest number that a candidate may still be read in."""
         begun = (cursor.pass_number for cursor in self._cursors if cursor.after is not None)
-        return min(begun, default=self._pass_number)
+        return min(begun, default=self.pass_number)
 
     def forget(self, candidate: Candidate) -> None:
         """Return the candidate again when a pass reads it: it was refused, not started."""
         self._returned.pop(_key_of(candidate), None)
-
-    @property
-    def upcoming(self) -> datetime | None:
-        """The earliest future due time that the last look at all shards saw; None for none."""
-        return self._earliest
 
     @property
     def waiting(self) -> Sequence[Candidate]:
@@ -127,14 +119,15 @@ class DueReader:
             self._read(self._cursors.popleft(), settings, max(until, now), poll)
 
     def _begin_look(self, settings: QueueSettings, now: datetime, poll: timedelta) -> None:
-        shards = settings.shards_ever
         # All shards that have ever held tasks, not only today's `index_shards`.
+        shards = settings.shards_ever
         start = int(abs(self._jitter.fraction()) * shards) % shards
+        # A shard whose first page is still unread needs no second pass over the same page.
         unread = {cursor.shard for cursor in self._cursors if cursor.after is None}
-        order = ((start + step) % shards for step in range(shards))
-        own = (shard for shard in order if self._share is None or shard in self._share)
-        self._cursors.extend(_Cursor(shard, now) for shard in own if shard not in unread)
-        self._earliest, self._has_more = None, False
+        for shard in (*range(start, shards), *range(start)):
+            if shard not in unread and (self._share is None or shard in self._share):
+                self._cursors.append(_Cursor(shard, now))
+        self.upcoming, self._has_more = None, False
         self._looks_again_at = now + poll
 
     def _read(
@@ -159,14 +152,14 @@ class DueReader:
             due = [candidate for candidate in page.items if candidate.due_at <= now]
             self._buffer.extend(self._in_own_order(due))
             # `next` reads only when the buffer is empty: all of it is from one pass.
-            self._pass_number = cursor.pass_number
+            self.pass_number = cursor.pass_number
             if len(due) < len(page.items):
                 self._note(page.items[len(due)].due_at)
             elif page.next is not None:
                 self._go_on(cursor, page)
         if not self._cursors:
             self._looks_again_at = (
-                now if self._has_more else min(now + poll, self._earliest or now + poll)
+                now if self._has_more else min(now + poll, self.upcoming or now + poll)
             )
 
     def _go_on(self, cursor: _Cursor, page: Page[Candidate]) -> None:
@@ -196,7 +189,7 @@ class DueReader:
         ]
 
     def _note(self, due_at: datetime) -> None:
-        self._earliest = due_at if self._earliest is None else min(self._earliest, due_at)
+        self.upcoming = due_at if self.upcoming is None else min(self.upcoming, due_at)
 
     def _is_new(self, candidate: Candidate, now: datetime, poll: timedelta) -> bool:
         key = _key_of(candidate)

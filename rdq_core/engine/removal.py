@@ -82,7 +82,9 @@ class Removals:
             stored = self._queues.all_stored()
         except (StoreFailed, Unavailable):
             return  # The sweep reports a configuration that it can't read.
-        yield from (queue for queue in stored.values() if queue.is_leaving)
+        for queue in stored.values():
+            if queue.is_leaving:
+                yield queue
 
     def _check(self, stored: StoredQueue) -> None:
         deletion = (stored.queue, stored.deleting_at)

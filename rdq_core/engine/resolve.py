@@ -45,7 +45,15 @@ class Resolver:
         """Record the attempt; complete, reschedule or dead-letter by its outcome and the budget."""
         # One reading for the attempt's end, the backoff and the retention, so that they agree.
         now = self._clock.now()
-        attempt = self._attempt(claim, classified, now)
+        attempt = Attempt(
+            attempt_no=claim.attempt_no,
+            started_at=claim.claimed_at,
+            finished_at=now,
+            outcome=classified.outcome,
+            error=classified.error,
+            worker=self._worker,
+            fencing_token=claim.fencing_token,
+        )
         if classified.error is None:
             try:
                 self._store.complete(
@@ -213,17 +221,6 @@ class Resolver:
             error_type=error.type,
         )
         return Resolution.DEAD_LETTERED
-
-    def _attempt(self, claim: Claim, classified: ClassifiedOutcome, now: datetime) -> Attempt:
-        return Attempt(
-            attempt_no=claim.attempt_no,
-            started_at=claim.claimed_at,
-            finished_at=now,
-            outcome=classified.outcome,
-            error=classified.error,
-            worker=self._worker,
-            fencing_token=claim.fencing_token,
-        )
 
     def _emit_end(
         self,

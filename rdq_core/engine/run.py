@@ -22,6 +22,7 @@ from rdq_core.domain.lease import Claim
 from rdq_core.domain.lifecycle import NO_RESULT, Result
 from rdq_core.domain.limits import MAX_RESULT_BYTES
 from rdq_core.domain.task import Task
+from rdq_core.domain.times import earliest
 from rdq_core.engine.context import TaskContext
 from rdq_core.engine.events import EventName
 from rdq_core.engine.execution import Execution
@@ -277,11 +278,7 @@ class _TaskRun:
                 next_beat = now + every
                 self._beat(cancellation, execution)
                 continue
-            until = min(
-                moment
-                for moment in (deadline, next_beat, self._stop.deadline)
-                if moment is not None
-            )
+            until = earliest((deadline, next_beat, self._stop.deadline)) or deadline
             # A millisecond at least: times are cut to milliseconds, so `until` may equal `now`.
             self._parts.sleeper.wait(changed, max((until - now) / timedelta(seconds=1), 0.001))
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from enum import StrEnum
 
+from rdq_core.domain.times import earliest
+
 
 class Stop:
     """A request to stop a sweep. After it nothing is claimed; runs end by `deadline` or are
@@ -34,9 +36,7 @@ class Stop:
         requests the earliest deadline counts.
         """
         with self._lock:
-            self.deadline = min(
-                (each for each in (deadline, self.deadline) if each is not None), default=None
-            )
+            self.deadline = earliest((deadline, self.deadline))
             # Set before the watchers are woken: each of them reads `requested` next.
             self._requested.set()
             for watcher in tuple(self._watchers):

@@ -22,6 +22,7 @@ from typing import Final
 
 from rdq_core.config.settings import Host, QueueSettings
 from rdq_core.domain.limits import LONG_OVERDUE
+from rdq_core.domain.times import earliest
 from rdq_core.engine.admission import Admission
 from rdq_core.engine.backlog import RemainingWork
 from rdq_core.engine.claims import Claimer
@@ -134,7 +135,7 @@ class Scheduler:
         self._tally = _Tally()
         self._last_event = self._next_cycle = parts.clock.now()
         self._idle_since: datetime | None = None
-        self._upcoming: dict[str, datetime] = {}
+        self._upcoming: dict[str, datetime | None] = {}
         self._unreachable: set[str] = set()
         self._out_of_time: set[str] = set()
         # A sweep of some shards announces nothing: work in the other shards would wait for it.
@@ -209,17 +210,13 @@ class Scheduler:
             if self._parts.renewals.pages:
                 self._parts.renewals.step()
             if self._parts.background_work is not None and not self._is_out_of_time():
-                self._do_background_work(self._parts.background_work)
+                until = self._clock.now() + _BACKGROUND_SLICE
+                until = earliest((until, self._limits.deadline)) or until
+                # Its next due time counts as a queue's does.
+                self._upcoming[_BACKGROUND] = self._parts.background_work.step(until=until)
         if (due_at := self._upcoming.get(_BACKGROUND)) is not None:
             wakes.append(max(due_at, self._next_cycle))
-        return min((moment for moment in wakes if moment is not None), default=None)
-
-    def _do_background_work(self, work: BackgroundWork) -> None:
-        """A slice of the host's background work. Its next due time counts as a queue's does."""
-        until = self._clock.now() + _BACKGROUND_SLICE
-        if self._limits.deadline is not None:
-            until = min(until, self._limits.deadline)
-        self._note_upcoming(_BACKGROUND, work.step(until=until))
+        return earliest(wakes)
 
     # -- one queue ---------------------------------------------------------------------------------
 
@@ -257,12 +254,12 @@ class Scheduler:
                 return None
             if not self._fill_slot(admission, settings, free):
                 now = self._clock.now()
-                self._note_upcoming(queue, admission.upcoming(now))
+                self._upcoming[queue] = admission.upcoming(now)
                 return admission.wakes_at(now)
         return self._clock.now()
 
     def _skip(self, queue: str) -> datetime:
-        self._upcoming.pop(queue, None)
+        self._upcoming[queue] = None
         return self._clock.now() + _CYCLE
 
     def _fill_slot(self, admission: Admission, settings: QueueSettings, free: int) -> bool:
@@ -350,12 +347,6 @@ class Scheduler:
         if self._presence is not None:
             self._presence.note_work(queue)
 
-    def _note_upcoming(self, queue: str, moment: datetime | None) -> None:
-        if moment is None:
-            self._upcoming.pop(queue, None)
-        else:
-            self._upcoming[queue] = moment
-
     # -- time --------------------------------------------------------------------------------------
 
     def _is_over(self) -> bool:
@@ -381,12 +372,12 @@ class Scheduler:
         """Whether looks over at least `linger` have found nothing to do or to wait for."""
         if self._limits.horizon is None:
             return False
-        now, horizon = self._clock.now(), self._horizon
+        now, upcoming = self._clock.now(), earliest(self._upcoming.values())
         if (
             (next_look is not None and next_look <= now)
             or self._pool.is_at_work
             or (self._presence is not None and self._presence.is_announced)
-            or any(moment <= horizon for moment in self._upcoming.values())
+            or (upcoming is not None and upcoming <= self._horizon)
         ):
             self._idle_since = None
             return False
@@ -413,8 +404,8 @@ class Scheduler:
     def _wait(self, until: datetime | None) -> None:
         """Wait until then, the end of a run, or a stop; a cycle at most."""
         now = self._clock.now()
-        moments = (now + _CYCLE, until, self._limits.deadline)
-        span = min(moment for moment in moments if moment is not None) - now
+        latest = now + _CYCLE
+        span = (earliest((latest, until, self._limits.deadline)) or latest) - now
         sleeper = self._parts.busy if self._pool.is_at_work else self._parts.idle
         if span > timedelta(0):
             sleeper.wait(self._pool.changed, span / timedelta(seconds=1))

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from rdq_core.domain.ids import (
     check_id,
-    claim_id,
     derive_id,
     encode_id,
     first_id,
@@ -56,10 +55,6 @@ def test_every_number_of_128_bits_is_an_id(number: int) -> None:
 def test_what_is_no_ulid_is_refused(value: object) -> None:
     with pytest.raises(InputInvalid):
         check_id(value)
-
-
-def test_a_claim_id_does_not_give_the_token_away() -> None:
-    assert claim_id("token") == "3c469e9d6c5875d3"
 
 
 def test_ids_spread_evenly_over_the_shards() -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from rdq_core.domain.attempt import Outcome
+from rdq_core.engine import resolve
 from rdq_core.engine.due_reader import DueReader
 from rdq_core.engine.ports import Phase
 from rdq_core.engine.resolve import Resolver
@@ -167,8 +168,8 @@ def _submits_anew(real: Any, access: Any, new: Any, refused: Any) -> Any:
     return real(access, new, refused)
 
 
-def _forgets_what_failed(real: Any, self: Any, claim: Any, verdict: Any, now: Any) -> Any:
-    attempt = real(self, claim, verdict, now)
+def _forgets_what_failed(real: Any, **fields: Any) -> Any:
+    attempt = real(**fields)
     return (
         replace(attempt, fencing_token=None) if attempt.outcome is not Outcome.SUCCESS else attempt
     )
@@ -282,7 +283,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
     "a budget has one attempt too many": _wrapped(Resolver, "resolve", _one_more),
     "a release spends budget": _wrapped(SettleVerbs, "_settle", _spends_on_release),
     "a submit that lost writes all the same": _wrapped(submitting, "_existing", _submits_anew),
-    "a record forgets whose claim it was": _wrapped(Resolver, "_attempt", _forgets_what_failed),
+    "a record forgets whose claim it was": _wrapped(resolve, "Attempt", _forgets_what_failed),
     # Who is forgotten, who cleans up, and who did what.
     "a cancel ends a task that came later": _without("IS_THIS_LIFE"),
     "a task is stored without its reference": _wrapped(References, "put", _is_forgotten),

@@ -328,11 +328,20 @@ def change(
     return expression, dict(zip(placeholders, sets.values(), strict=True))
 
 
+_EXPRESSIONS: Final = (
+    "KeyConditionExpression",
+    "FilterExpression",
+    "ProjectionExpression",
+    "ConditionExpression",
+    "UpdateExpression",
+)
+
+
 def expressed(request: dict[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
     """The request with the names and values that its expressions use, and no others: DynamoDB
     refuses unused ones. A missing value is a KeyError, which is a bug here.
     """
-    texts = tuple(value for name, value in request.items() if name.endswith("Expression"))
+    texts = tuple(filter(None, map(request.get, _EXPRESSIONS)))
     named = {**request, "ExpressionAttributeNames": dict(aliases(*texts))}
     used = {
         name: values[name] if name in values else _CONSTANTS[name] for name in _placeholders(*texts)

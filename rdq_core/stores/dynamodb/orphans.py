@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from rdq_core.domain.ids import claim_id
+from rdq_core.domain.lease import claim_id_of
 from rdq_core.engine.ports import OrphanKind, OrphanReport
 from rdq_core.errors import CorruptItem
 from rdq_core.stores.dynamodb.access import Access, key
@@ -96,7 +96,7 @@ class _PresentTask:
         named = set() if row.body_ref is None else {f"{BODY_PREFIX}{row.body_ref}"}
         # A result is put under its claim's name before the row names it; the claim is over when its
         # token has gone from the row.
-        holder = None if row.token is None else claim_id(row.token)
+        holder = None if row.token is None else claim_id_of(row.token)
         results = (row.result_ref, holder, holder and f"{IN_S3}{holder}")
         return named | {f"{RESULT_PREFIX}{ref}" for ref in results if ref is not None}
 
