@@ -107,6 +107,7 @@ class Auditor:
     ) -> AuditRecord:
         now = self._clock.now()
         with self._lock:
+            # Above the last one: records of an operation sort in order, whatever the clock does.
             self._last = record_id = id_at(now, self._ids.token(), after=self._last)
         return AuditRecord(
             id=record_id,

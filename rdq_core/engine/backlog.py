@@ -18,6 +18,7 @@ _BETWEEN_LOOKS: Final = timedelta(seconds=1)
 def count_due(store: TaskStore, settings: QueueSettings, *, now: datetime, most: int) -> int:
     """The number of tasks due now; counting stops at `most`. Raises StoreFailed."""
     count = 0
+    # Shards that the queue no longer uses may still hold tasks.
     for shard in range(settings.shards_ever):
         after: Any = None
         while count < most:

@@ -61,6 +61,7 @@ class Renewals:
         except StoreFailed as failed:
             self._on_error(failed, where=f"reading shard {shard} of queue {queue}")
             return 0
+        # To the end of the line, so that one long shard keeps no other queue waiting.
         if page.next is not None:
             self.pages.append((queue, shard, page.next))
         for candidate in page.items:

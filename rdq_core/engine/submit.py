@@ -132,6 +132,7 @@ class Submitter:
         """
         task, settings = self.check(draft)
         submission = self._store.submit(task, shards=settings.index_shards)
+        # A repeated submit emits nothing, or the task would be counted twice.
         if submission.created:
             self._events.emit(event_of(EventName.SUBMITTED, submission.task))
         return submission
@@ -168,6 +169,7 @@ class Submitter:
         handler_ref = limits.check_name("handler_ref", draft.handler_ref)
         task_id = self._id_of(queue, options)
         settings = self._settings(queue, handler_ref)
+        # One reading for both times: a task without a delay is due when it was created, exactly.
         now = self._clock.now()
         content_type, key = options.get("content_type"), options.get("concurrency_key")
         if draft.unknown:
@@ -213,6 +215,7 @@ class Submitter:
             task, settings = self.check(draft)
         except RdqError as refusal:
             return refusal
+        # The newest settings count for the whole batch: the store places tasks by queue.
         shards[task.queue] = settings.index_shards
         return task
 
@@ -266,6 +269,7 @@ def _headers(draft: Draft) -> Mapping[str, str]:
     given = draft.options.get("headers")
     headers = limits.check_headers({} if given is None else given, own=draft.own_headers)
     if (key := draft.options.get("key")) is not None:
+        # After the check, which refuses such names from callers.
         headers["rdq.key"] = key
     if draft.traceparent is not None:
         headers.setdefault("traceparent", draft.traceparent)

@@ -77,6 +77,7 @@ class MemoryStore:
     def __init__(self, *, clock: Clock, ids: IdSource) -> None:
         self._clock = clock
         self._ids = ids
+        # Reentrant, because verbs call each other while they hold it.
         self._lock = threading.RLock()
         self._kept: dict[str, _Stored] = {}
         self._due: dict[tuple[str, int], list[tuple[int, str]]] = defaultdict(list)
@@ -91,6 +92,7 @@ class MemoryStore:
             now = self._clock.now()
             present = self._present(task.id, now)
             if present is None:
+                # Under one lock with the write, so that no second look is needed after it.
                 forgets = (self._forgotten.get(each) for each in references_of(task))
                 if any(is_forgotten(now, forgotten_at) for forgotten_at in forgets):
                     raise forgotten(task.id)
@@ -313,6 +315,7 @@ class MemoryStore:
         """See `TaskStore.redrive`."""
         with self._lock:
             marked = self._existing(entry.task_id, now)
+            # This very request has redriven it before, and is repeated.
             if marked.op_id == op_id:
                 return marked.task
             stored = self._dead_since(entry, Verb.REDRIVE, now)

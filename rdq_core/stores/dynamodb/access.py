@@ -20,6 +20,7 @@ from rdq_core.stores.dynamodb.sender import Sender, update_of
 from rdq_core.stores.dynamodb.state_row import RowClaim, StateRow, read_row
 from rdq_core.stores.dynamodb.values import Item, Value, text
 
+# Ours have 22 characters, but functions hand tokens back, and may send anything.
 _LONGEST_TOKEN: Final = 256
 
 
@@ -54,6 +55,7 @@ class Access:
         """
         if not is_token(claim.token):
             raise lost(claim.task.id, verb)
+        # That row may be outdated by now: the condition of the write that follows decides.
         row = claim.row if isinstance(claim, RowClaim) else self.state(claim.task.id)
         if row is None:
             raise lost(claim.task.id, verb)
@@ -94,6 +96,7 @@ class Access:
         """Make the row's body and references live long enough for a run at `due_at`; the new ends,
         which the write of the row has to store.
         """
+        # Both before the row is written: it must not be due after what it needs has expired.
         ends: Item = {}
         if row.body_ref is not None:
             ends |= self.bodies.extend_for_run(row, due_at=due_at, now=now)

@@ -44,7 +44,9 @@ from rdq_core.stores.dynamodb.values import (
     with_end,
 )
 
+# Well below the 400 KB of an item ("Quotas in Amazon DynamoDB"): meta data needs room too.
 MAX_STORED_BYTES: Final = 256 * KIB
+# LIFE is twice AFTER_DUE, so that one renewal lasts for a month of retries.
 LIFE: Final = timedelta(days=60)
 AFTER_DUE: Final = timedelta(days=30)
 AFTER_ROW: Final = timedelta(days=7)
@@ -166,6 +168,7 @@ class Bodies:
         stored = content.get(family.attr, {}).get("B", b"")
         if self._objects is None or len(stored) <= self._most_in_item:
             return ContentItem(ref, with_end({**family.key(ref), **content}, ends_at))
+        # Said in the name, so that only content in S3 costs a read when it is discarded.
         ref = IN_S3 + ref
         s3_key = object_key(family.task_id, ref, ends_at=ends_at, now=self._clock.now())
         rest = {attr: value for attr, value in content.items() if attr != family.attr}
@@ -239,6 +242,7 @@ class Bodies:
         """Delete bodies and results that no row names, with their objects. None is passed over."""
         keys = [_bodies_of(task_id).key(ref) for ref in bodies if ref]
         keys += [_results_of(task_id).key(ref) for ref in results if ref]
+        # The object before its item: only the item knows the object's key.
         for key in keys:
             if self._objects is not None and IN_S3 in key[Attr.KIND]["S"]:
                 item = self._sender.get(self._table, key) or {}
@@ -287,6 +291,7 @@ class Bodies:
         if row.body_ref is None or row.body_ends_at is None:
             return {}, ()
         if expires_at is None:
+            # The body before the row: after a crash in between, no row outlives its body.
             unending = change(self._copy_object(row, None), (Attr.EXPIRES_AT,))
             self._change_end(row, unending, all_of(BODY_IS_THERE), {})
             return {}, (Attr.BODY_ENDS_AT,)
@@ -296,6 +301,7 @@ class Bodies:
 
     def _renew(self, row: StateRow, ends_at: datetime) -> Item:
         end = number(seconds_up(ends_at))
+        # Stored on the body first: a row never records a later end than its body has.
         sets = {Attr.EXPIRES_AT: end, **self._copy_object(row, ends_at)}
         self._change_end(
             row, change(sets), all_of(BODY_IS_THERE, BODY_ENDS_SOONER), {":body_ends_at": end}
@@ -362,6 +368,7 @@ def unpacked(reader: Reader, attr: Attr) -> bytes | None:
 
 def _compressed(content: bytes) -> bytes | None:
     """The content compressed, None where that saves no write unit."""
+    # It costs one unit either way.
     if len(content) + _KEY_BYTES <= _WRITE_UNIT:
         return None
     smaller = zlib.compress(content)

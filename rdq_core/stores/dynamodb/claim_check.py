@@ -50,12 +50,15 @@ class ClaimCheck:
         try:
             return self._send("s3:GetObject", lambda: self._read(key), writes=False)
         except Refused as refused:
+            # S3 says so only to roles with s3:ListBucket; to others it answers AccessDenied
+            # ("GetObject", Permissions).
             if refused.failure.code == "NoSuchKey":
                 return None
             raise refused.error from None
 
     def copy(self, key: str, to: str) -> bool:
         """Store the same content under another key; False when there is none."""
+        # S3 counts the copy as new, so that the lifecycle rule of its prefix begins anew.
         source = {"Bucket": self._bucket, "Key": key}
         try:
             self._send(
@@ -78,6 +81,7 @@ class ClaimCheck:
         """The keys of objects that no rule expires, in order, each with the time of its last
         write.
         """
+        # A key and no continuation token: the search goes on in another invocation, days later.
         start = {} if after is None else {"StartAfter": after}
         answer = self._send(
             "s3:ListBucket",

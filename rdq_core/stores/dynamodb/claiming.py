@@ -71,6 +71,7 @@ class ClaimVerbs:
         """See `TaskStore.candidates`. One query of the index, whatever the backlog, and no read of
         a row.
         """
+        # Eventually consistent: a global secondary index offers no other read ("Read consistency").
         request: dict[str, Any] = {
             "TableName": self._access.tables.tasks,
             "IndexName": DUE_INDEX,
@@ -104,6 +105,7 @@ class ClaimVerbs:
             if refused.row is None:
                 return None
             stored = read_row(refused.row)
+            # With our token in the row it was our own claim, and only its answer was lost.
             if stored.token != grant.token:
                 return None
         else:
@@ -119,11 +121,13 @@ class ClaimVerbs:
         if row is None or row.task.concurrency_key is None:
             return None
         seen: Mapping[str, Any] | None = None
+        # A further round follows only when the key was freed or taken over in between.
         for _ in range(_KEY_ROUNDS):
             try:
                 claim = self._claim_with_key(row, candidate, grant, seen)
                 return unless_forgotten(self._access, claim)
             except ConditionFailed as refused:
+                # The row counts first: who has the task has its key as well.
                 if _ROW in refused.rows:
                     stored = maybe_row(refused.rows[_ROW])
                     if stored is None or stored.token != grant.token:
@@ -155,6 +159,7 @@ class ClaimVerbs:
     def lapsed(self, candidate: Candidate, *, now: datetime) -> Claim | None:
         """See `TaskStore.lapsed`."""
         row = self._access.state(candidate.task_id)
+        # The index may show the lease from before its last heartbeat; the row has the present end.
         if row is None or row.task.status is not Status.IN_FLIGHT or not row.task.is_due(now):
             return None
         return unless_forgotten(self._access, claim_of(row))
@@ -175,6 +180,7 @@ class ClaimVerbs:
         sets = {**leased(row.fencing_token + 1, grant), **appended(row, record)}
         if lapsed.lease_expires_at + LONG_OVERDUE <= grant.now:
             sets |= extended_for_lease(self._access, row, grant)
+        # The record of the lost attempt before the row that makes it history.
         self._access.history.put(row.task.id, record)
         removes = (Attr.FAILURE,) if grant.hands_over else (Attr.FAILURE, Attr.HANDED_OVER)
         try:

@@ -104,6 +104,7 @@ class DeadLetterVerbs:
             Attr.FAILURE: text(death.failure.code),
             **ends,
         }
+        # The record before the transaction, which makes it history.
         if record is not None:
             self._access.history.put(row.task.id, record)
             sets |= appended(row, record)
@@ -113,6 +114,8 @@ class DeadLetterVerbs:
             condition,
             {**values_at(death.now), ":token": text(token)},
         )
+        # In one transaction, so that a dead row always has its entry and no other row has one. The
+        # entry needs no condition: the row's decides for both.
         put = {"Put": {"TableName": self._access.tables.dlq, "Item": death.entry_item()}}
         try:
             self._access.sender.transact([update, put], nonce=self._access.ids.nonce())
@@ -211,6 +214,7 @@ class DeadLetterReads:
             if read == limit:
                 return Page(entries, last)
             last[str(shard)] = [item[Attr.DEAD_AT]["N"], item[Attr.TASK_ID]["S"]]
+            # It counts as read even if it is left out: a page of expired entries makes progress.
             entry = _unexpired_entry(item, now)
             if entry is not None:
                 entries.append(entry)

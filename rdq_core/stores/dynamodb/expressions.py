@@ -310,6 +310,7 @@ def values_at(now: datetime) -> dict[str, Value]:
 
 def all_of(*names: str) -> str:
     """A condition that holds when each of these clauses does."""
+    # In parentheses, because AND binds more tightly than the OR inside of some clauses.
     return " AND ".join(
         CLAUSES[name] if len(names) == 1 else f"({CLAUSES[name]})" for name in names
     )
@@ -324,6 +325,7 @@ def change(
     sets: Mapping[NameT, Value], removes: Sequence[Attr] = ()
 ) -> tuple[str, dict[str, Value]]:
     """An update expression that sets and removes attributes, and its values."""
+    # Named after their attributes, so that they never clash with the placeholders of a condition.
     expression, placeholders = _update_expression(tuple(sets), tuple(removes))
     return expression, dict(zip(placeholders, sets.values(), strict=True))
 

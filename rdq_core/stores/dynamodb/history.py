@@ -112,6 +112,7 @@ class AttemptHistory:
 
     def put_all(self, records: Iterable[tuple[str, Record]]) -> None:
         """Store the records of new tasks in batches, each with its task's id."""
+        # Without conditions, which a batch can't have. The life in the keys is new: none exists.
         now = self._clock.now()
         self._sender.put_all(
             self._table, [record_item(task_id, record, now=now) for task_id, record in records]
@@ -167,6 +168,8 @@ class AttemptHistory:
     def _records(self, row: StateRow) -> list[Record] | None:
         if row.last_attempt is None:
             return []
+        # Orphans and records of earlier lives are read too: only the links from the row decide what
+        # belongs to its history.
         stored = {str(item[Attr.KIND]["S"]): item for item in self._items(row.task.id)}
         records: list[Record] = []
         key: str | None = row.last_attempt
@@ -174,6 +177,7 @@ class AttemptHistory:
             item = stored.pop(key, None)
             if item is None:
                 return None
+            # It was taken out of `stored`, so that a chain edited into a circle ends as incomplete.
             records.append(read_record(item))
             key = records[-1].previous
         return records[::-1]
@@ -292,6 +296,7 @@ def _stack(reader: Reader) -> bytes | None:
 
 
 def _present(values: Mapping[Attr, Value | None]) -> Item:
+    # An absent attribute and no NULL: DynamoDB bills NULL, and readers would meet two forms.
     return {attr: value for attr, value in values.items() if value is not None}
 
 

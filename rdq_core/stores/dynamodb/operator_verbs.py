@@ -105,6 +105,7 @@ class OperatorVerbs:
             Attr.OP_ID: text(op_id),
             **ends,
         }
+        # The end of this very body was extended above: the row must still name it.
         body = NAMES_NO_BODY if row.body_ref is None else NAMES_SEEN_BODY
         return self._access.update_state(
             row.task.id,
@@ -216,6 +217,7 @@ class OperatorVerbs:
             if refused.row is not None:
                 raise _refusal(entry.task_id, refused.row, Verb.PURGE, now) from None
         with contextlib.suppress(StoreFailed):
+            # Only now that no row names them. What a failure leaves behind is removed as an orphan.
             self._access.history.discard_life(entry.task_id, row.life)
             self._access.bodies.discard(
                 entry.task_id, bodies=(row.body_ref,), results=(row.result_ref,)

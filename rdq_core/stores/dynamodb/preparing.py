@@ -112,6 +112,7 @@ class PreparedSubmit:
 
     def _check(self, digest: str) -> dict[str, Any]:
         check = {"TableName": self._access.tables.control, "Key": tombstone_key(digest)}
+        # Clocks may be apart by GRACE: a forget that seems slightly older counts as well.
         since = {":since": moment(self._new.task.created_at - GRACE)}
         return conditioned(check, all_of(IS_NOT_FORGOTTEN_SINCE), since)
 
@@ -127,6 +128,7 @@ class PreparedSubmit:
                 Why.OTHER, f"the transaction of task {self.id} was not carried out: {failure.code}"
             )
         row = self._access.state(self.id)
+        # No other submit has this life, so the row says what the lost answer would have said.
         if row is not None and row.life == self._new.life:
             return self._committed()
         return Explanation(

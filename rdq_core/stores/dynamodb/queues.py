@@ -54,6 +54,7 @@ from rdq_core.stores.dynamodb.values import (
 FRESH_FOR_SWEEPS: Final = timedelta(seconds=1)
 FRESH_FOR_SUBMITS: Final = timedelta(minutes=1)
 
+# Every round that is lost means that another writer has stored a change.
 _WRITE_ROUNDS: Final = 8
 
 
@@ -115,6 +116,7 @@ class DynamoQueues:
         with self._lock:
             at = self._clock.monotonic()
             cached = self._cached(queue, at)
+            # A queue that is being deleted is read each time: it may have been declared again.
             if cached is not None and not cached.deleting:
                 return cached
             stored = self.stored(queue)
@@ -162,6 +164,7 @@ class DynamoQueues:
         stored: dict[str, StoredQueue] = {}
         queues: dict[str, QueueSettings] = {}
         broken: dict[str, str] = {}
+        # Consistent, so that a host never goes back to settings from before an operator's change.
         request: dict[str, Any] = {
             "TableName": self._table,
             "KeyConditionExpression": "#pk = :queues",
@@ -224,6 +227,7 @@ class DynamoQueues:
         self, queue: str, *, paused: bool, now: datetime, reason: str | None = None
     ) -> StoredQueue:
         """See `QueueStore.pause`."""
+        # Without a revision: a pause is no layer, and holds whatever is declared meanwhile.
         if not paused:
             changed = change({}, _PAUSE)
         elif reason is None:
@@ -267,6 +271,7 @@ class DynamoQueues:
 
     def begin_delete(self, queue: str, *, now: datetime) -> StoredQueue:
         """See `QueueStore.begin_delete`."""
+        # A look at an earlier deletion of this queue says nothing about this one.
         began = change({Attr.DELETING_AT: moment(now)}, [Attr.LOOKED_AT])
         try:
             return read_queue(self._update(queue, began, (IS_CONFIGURED, IS_NOT_DELETING)))
@@ -276,6 +281,7 @@ class DynamoQueues:
     def note_look(self, seen: StoredQueue, *, now: datetime) -> bool:
         """See `QueueStore.note_look`."""
         looked = change({Attr.LOOKED_AT: moment(now)})
+        # IS_CONFIGURED as well, or the update would create the item of a queue that is gone.
         if seen.looked_at is None:
             return self._has_updated(seen.queue, looked, (IS_CONFIGURED, NEVER_LOOKED_AT), {})
         values = {":seen_looked_at": moment(seen.looked_at)}
@@ -371,6 +377,7 @@ def _kept_changing(queue: str) -> StoreFailed:
 
 # -- a queue as an item ----------------------------------------------------------------------------
 
+# An item has at most 400 KB ("Quotas in Amazon DynamoDB"); names and state need the rest.
 _MAX_LAYERS_BYTES: Final = 300 * limits.KIB
 _LAYERS: Final = (
     Attr.DECLARED,

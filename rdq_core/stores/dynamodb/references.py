@@ -35,6 +35,7 @@ from rdq_core.stores.dynamodb.values import (
     with_end,
 )
 
+# Keys of references begin with a ULID, in digits and capitals, which sort before "tombstone".
 _OF_ONE: Final = f"{Attr.PK.alias} = :pk AND {Attr.SK.alias} < :tombstone"
 
 
@@ -106,6 +107,7 @@ class References:
         condition: str,
         values: dict[str, Value],
     ) -> None:
+        # A target and a requester: two updates at most.
         for digest in row.references:
             key = _key(digest, row.task.id, row.life)
             try:

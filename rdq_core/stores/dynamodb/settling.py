@@ -66,6 +66,7 @@ class SettleVerbs:
             )
         except ConditionFailed as refused:
             row = maybe_row(refused.row)
+            # With the new token in the row it was our own write, and only its answer was lost.
             if row is None or row.token != grant.token:
                 raise lost(task_id, Verb.ADOPT) from None
             return claim_of(row)
@@ -111,6 +112,7 @@ class SettleVerbs:
             sets[Attr.SUCCESS_FINISHED] = moment(attempt.finished_at)
         placed, outside = self._place_result(claim, row, sets, attempt, result, expires_at)
         ends, unending = self._access.extend_for_row(row, expires_at=expires_at, now=now)
+        # Before the row that names it. If the row is refused, no reader ever sees it.
         if outside is not None:
             self._access.bodies.put(outside)
         self._settle(
@@ -128,6 +130,8 @@ class SettleVerbs:
         """See `TaskStore.reschedule`."""
         row = self._access.held(claim, Verb.RESCHEDULE)
         ends = self._access.extend_for_run(row, due_at=due_at, now=self._access.clock.now())
+        # The record before the row: naming its key is what makes it history. If the row is refused,
+        # it stays an orphan.
         record = next_record(row, attempt, claim.claim_id)
         self._access.history.put(claim.task.id, record)
         sets = {
@@ -151,6 +155,7 @@ class SettleVerbs:
             **_waiting(claim.claim_id, Verb.RELEASE, failure, due_at),
             **unreached_item(unreached),
         }
+        # A release for any other reason ends a row of times that the function was not reached.
         removes = ENDS_CLAIM if unreached is None else _OF_CLAIM
         self._settle(claim, row, Verb.RELEASE, sets, removes)
 
@@ -218,6 +223,8 @@ class SettleVerbs:
             )
             if not was_our_write(self._access, write, refused.row):
                 raise lost(claim.task.id, verb) from None
+        # After the row: if we crash in between, the next claim of the key finds its holder settled,
+        # and takes the key over.
         if claim.task.concurrency_key is not None:
             free_key(self._access, claim.task, claim.fencing_token)
 
@@ -234,6 +241,7 @@ class SettleVerbs:
         inline = inline_result(result, attempt.worker)
         removes = (*ENDS_TASK, Attr.FAILURE)
         settled = {attr: value for attr, value in row.item.items() if attr not in removes} | sets
+        # Unknown fields of the attempt have no attribute in the row.
         if not attempt.unknown and item_size(inline) <= room_for_result(settled):
             return inline, None
         ends_at = None if expires_at is None else expires_at + AFTER_ROW

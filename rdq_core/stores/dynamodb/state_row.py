@@ -84,6 +84,7 @@ def new_row(row: Row, *, shards: int) -> Item:
         Attr.LIFE: text(row.life),
         Attr.STATUS: text(task.status),
         Attr.QUEUE_SHARD: text(partition_of(task, shards)),
+        # Always there: the due index is sparse, and a row without a due time would not be found.
         Attr.DUE_AT: moment(task.next_attempt_at or task.created_at),
         Attr.FENCING_TOKEN: number(row.fencing_token),
         Attr.CREATED_AT: moment(task.created_at),
@@ -155,6 +156,7 @@ def body_pointer(ref: str, ends_at: datetime | None, payload_size: int) -> Item:
 
 # -- the room in a row -----------------------------------------------------------------------------
 
+# A write is billed by the KiB, rounded up ("Write request units").
 WRITE_UNIT: Final = 1024
 SLACK: Final = 16
 """For numbers that gain digits and for a longer status."""
@@ -199,6 +201,7 @@ _POINTER_BYTES: Final = item_size(
 def room_for_body(row: Item) -> int:
     """How many bytes of a body fit into the row beside everything that may yet be added to it."""
     size = item_size(row) + GROWTH
+    # With the pointer, which the row gets if its body turns out not to fit.
     return _units_for(size + _POINTER_BYTES) - size
 
 
@@ -292,6 +295,7 @@ def reader_of(item: Mapping[str, Any]) -> Reader:
 def read_row(item: Mapping[str, Any]) -> StateRow:
     """A stored row; a damaged body in it is passed over. Raises CorruptItem."""
     reader = reader_of(item)
+    # First of all: a newer rdq may mean something else by the other attributes.
     version = reader.number(Attr.VERSION)
     if not 1 <= version <= VERSION:
         raise reader.corrupt(
@@ -299,6 +303,7 @@ def read_row(item: Mapping[str, Any]) -> StateRow:
         )
     partition = reader.text(Attr.QUEUE_SHARD)
     payload_size = reader.maybe_number(Attr.PAYLOAD_SIZE)
+    # Only rows whose body is an item of its own store its size.
     if payload_size is None:
         payload_size = len(item.get(Attr.PAYLOAD, {}).get("B", b""))
     row = StateRow(
@@ -343,6 +348,7 @@ def claim_of(row: StateRow) -> RowClaim:
     reader = reader_of(row.item)
     return RowClaim(
         task=row.task,
+        # From the item, because the row's own fields are optional: without them it is corrupt.
         token=reader.text(Attr.CLAIM_TOKEN),
         fencing_token=row.fencing_token,
         claimed_at=reader.moment(Attr.CLAIMED_AT),
@@ -389,6 +395,7 @@ def _unreached(reader: Reader) -> Unreached:
 
 def _task(reader: Reader, partition: str) -> Task:
     status = reader.choice(Attr.STATUS, Status)
+    # One attribute for both times: one index finds waiting tasks and lapsed leases alike.
     due_at = reader.maybe_moment(Attr.DUE_AT)
     try:
         carried = read_inline(reader)

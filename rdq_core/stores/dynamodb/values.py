@@ -176,11 +176,13 @@ class Reader:
                 f"{name} is missing" if value is None else f"{name} is of another type"
             )
         try:
+            # DynamoDB sends numbers as text, so that no client loses a digit ("Data types").
             return int(value[kind]) if kind == "N" else value[kind]
         except (TypeError, ValueError):
             raise self.corrupt(f"{name} is not a whole number") from None
 
     def _moment(self, name: str, millis: int) -> datetime:
+        # An item that was edited by hand may have any number; Python has no year after 9999.
         if not 0 <= millis <= _LAST_MOMENT:
             raise self.corrupt(f"{name} is not a time that exists")
         return from_millis(millis)
@@ -190,6 +192,7 @@ def decompress(stream: "zlib._Decompress", content: bytes, most: int) -> bytes:
     """The decompressed content, at most `most` bytes. Raises zlib.error for more, and for
     incomplete content.
     """
+    # One byte more than is accepted: a decompression bomb is noticed and not unpacked.
     whole = stream.decompress(content, most + 1)
     if len(whole) > most or not stream.eof:
         raise zlib.error("incomplete, or too large to be stored by rdq")
