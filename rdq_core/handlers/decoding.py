@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Decoder = Callable[[Task], Any]
 
-_ANY_JSON: Final = (Any, dict, list, object, None)
+_ANY_JSON: Final = (Any, object, None)
 
 
 def decoder_for(path: str, annotation: Any) -> Decoder:
@@ -30,8 +30,10 @@ def decoder_for(path: str, annotation: Any) -> Decoder:
         return _bytes
     if annotation is str:
         return _text
+    if annotation in (dict, list):
+        return _json_of(annotation)
     if annotation in _ANY_JSON:
-        return _json_of(annotation if annotation in (dict, list) else None)
+        return _json
     return _validated_by(path, annotation)
 
 
@@ -46,10 +48,10 @@ def _text(task: Task) -> str:
         raise InputInvalid("payload", str(problem), task_id=task.id) from None
 
 
-def _json_of(kind: type | None) -> Decoder:
+def _json_of(kind: type) -> Decoder:
     def decode(task: Task) -> Any:
         value = _json(task)
-        if kind is not None and not isinstance(value, kind):
+        if not isinstance(value, kind):
             raise InputInvalid(
                 "payload",
                 f"is a JSON {type(value).__name__}, not a {kind.__name__}",
