@@ -216,6 +216,7 @@ class MemoryJobs:
             present = self._open.get(job.id) or self._ended.get(job.id)
             if present is None:
                 self._open[job.id] = job
+            # The same job, begun before and perhaps worked on since, is no conflict.
             elif not present.continues(job):
                 raise StoreFailed(f"job {job.id} is there already", may_have_happened=False)
 
@@ -277,6 +278,7 @@ class MemoryAudit:
     def append(self, record: AuditRecord) -> None:
         """See `AuditLog.append`."""
         with self._lock:
+            # The same record may come again: that is how a lost answer is made up for.
             if self._records.setdefault(record.id, record) != record:
                 raise StoreFailed(
                     f"audit record {record.id} is there already", may_have_happened=False

@@ -115,6 +115,7 @@ class OrphanVerbs:
         old, new = images.get("OldImage") or {}, images.get("NewImage") or {}
         life = text_of(old, Attr.LIFE)
         if text_of(old, Attr.KIND) != STATE:
+            # Removed by us or by TTL: it was the only item that named its object.
             if not new:
                 self._clean_up_object(text_of(old, Attr.S3_KEY) or "")
         elif life is not None and life != text_of(new, Attr.LIFE):
@@ -191,6 +192,7 @@ class OrphanVerbs:
         listed = objects.unexpiring(after=start, limit=_PAGE)
         newest = self._access.clock.now() - OLD_ENOUGH
         for s3_key, put_at in listed:
+            # A younger object may be of a submit whose row is not written yet.
             is_orphan = put_at <= newest and not _PresentTask.of(
                 self._access, task_of(s3_key)
             ).may_need_object(s3_key)

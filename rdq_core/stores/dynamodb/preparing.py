@@ -80,6 +80,7 @@ class PreparedSubmit:
     @property
     def good_until(self) -> datetime:
         """See `Prepared.good_until`."""
+        # A queue that is being deleted waits for longer than that before it looks for tasks.
         return self._new.task.created_at + GOOD_FOR
 
     @property

@@ -133,7 +133,9 @@ class ReadVerbs:
         request = {
             "TableName": self._access.tables.dlq,
             "IndexName": DEAD_INDEX,
+            # Billed like a read of the entries, but none of them is sent.
             "Select": "COUNT",
+            # TTL removes entries days after their end; until then the index has them.
             "FilterExpression": CLAUSES[HAS_NOT_EXPIRED],
         }
         for page in self._pages(request, partition, values_at(now), count):

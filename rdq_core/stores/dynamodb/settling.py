@@ -223,8 +223,6 @@ class SettleVerbs:
             )
             if not was_our_write(self._access, write, refused.row):
                 raise lost(claim.task.id, verb) from None
-        # After the row: if we crash in between, the next claim of the key finds its holder settled,
-        # and takes the key over.
         if claim.task.concurrency_key is not None:
             free_key(self._access, claim.task, claim.fencing_token)
 

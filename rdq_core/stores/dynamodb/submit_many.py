@@ -97,6 +97,7 @@ class _SubmitManyCall:
         }
 
     def _answer(self, new: NewTaskItems, *, inserted: bool) -> Answer:
+        # What was surely inserted is stored, whatever has failed since.
         if self._storage_failed.is_set() and not inserted:
             return not_tried(new.task.id)
         try:
@@ -160,6 +161,7 @@ class BatchInserts:
             self._note_failure(understand(error).kind)
             return none
         self._works = True
+        # Not what DynamoDB answers: the conditional puts find out what was stored.
         if len(answers) != len(items):
             return none
         return ["Error" not in answer for answer in answers]
