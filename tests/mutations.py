@@ -100,7 +100,7 @@ KILLED_BY: Final[dict[str, str]] = {
     "NOTHING_HANDED_OUT": _DYNAMODB
     + "test_rate.py::test_a_sweeper_who_has_seen_nothing_does_not_begin_the_bucket_anew",
     "RESERVATION_ENDS_SOONER": _RESERVATIONS
-    + "TestAwake::test_nobody_takes_back_that_another_one_is_awake_for_longer",
+    + "TestAwake::test_a_shorter_presence_does_not_shorten_a_longer_one",
     "IS_NOT_RESERVED": _RESERVATIONS + "TestAwake::test_of_many_who_would_start_a_sweep_one_does",
     "IS_RESERVED": _RESERVATIONS
     + "test_who_falls_asleep_and_never_was_awake_leaves_nothing_behind",

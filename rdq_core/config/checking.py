@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rdq_core.config.kinds import TextList, ValueKind
 from rdq_core.config.messages import THE_FILE, joined, missing, refusal, unknown_key
-from rdq_core.config.sections import Kind, Part, PartMap, Section, keys_of
+from rdq_core.config.sections import Part, PartMap, Section, SettingKind, keys_of
 from rdq_core.config.settings import CONFIG_VERSION, ConfigFile, Queue
 from rdq_core.errors import ConfigInvalid
 
@@ -36,14 +36,14 @@ def check_file(data: object, *, lines: Lines | None = None) -> dict[str, Any]:
     return check.whole(ConfigFile, data)
 
 
-def keys_below(kind: Kind[Any]) -> list[str] | None:
+def keys_below(kind: SettingKind[Any]) -> list[str] | None:
     """The keys that may stand below a value of this kind; None where any name may."""
     if isinstance(kind, PartMap):
         return None
     return list(keys_of(kind.section)) if isinstance(kind, Part) else []
 
 
-def kind_below(kind: Kind[Any], step: str) -> Kind[Any]:
+def kind_below(kind: SettingKind[Any], step: str) -> SettingKind[Any]:
     """The kind of what stands below a key or a name."""
     if isinstance(kind, PartMap):
         return Part(kind.section)
@@ -81,7 +81,7 @@ class _Check:
         if _VERSION not in data:
             self._refusals.append((0, missing(_VERSION, str(CONFIG_VERSION))))
 
-    def _value(self, kind: Kind[Any], value: Any, at: Path) -> Any:
+    def _value(self, kind: SettingKind[Any], value: Any, at: Path) -> Any:
         match kind:
             case Part() if isinstance(value, dict):
                 return self._section(kind.section, value, at)

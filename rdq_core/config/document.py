@@ -9,7 +9,7 @@ from rdq_core.config.effective import effective
 from rdq_core.config.merge import deep_merge
 from rdq_core.config.messages import joined, shown, unknown_key
 from rdq_core.config.reader import read
-from rdq_core.config.sections import Kind, Part
+from rdq_core.config.sections import Part, SettingKind
 from rdq_core.config.settings import Queue, QueueSettings
 from rdq_core.errors import ConfigInvalid
 
@@ -99,7 +99,7 @@ def _steps(key: str, value: str) -> tuple[str, ...]:
         if first == "handlers" and rest
         else tuple(key.split("."))
     )
-    kind: Kind[Any] = Part(Queue)
+    kind: SettingKind[Any] = Part(Queue)
     for step in path:
         known = keys_below(kind)
         if known is not None and step not in known:

@@ -57,14 +57,14 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(slots=True)
-class Reading:
+class ParsedDocument:
     """The data of one document, and the line of each path."""
 
     data: Any
     lines: dict[Path, int] = field(default_factory=dict)
 
 
-def read(text: str | bytes) -> Reading:
+def read(text: str | bytes) -> ParsedDocument:
     """The document's data. Raises ConfigInvalid with the line unless it is one plain document."""
     decoded = _decoded(text)
     try:
@@ -123,7 +123,7 @@ class _Builder:
         self._lines: dict[Path, int] = {}
         self._values = 0
 
-    def document(self) -> Reading:
+    def document(self) -> ParsedDocument:
         next(self._events)  # the stream's start
         if isinstance(next(self._events), StreamEndEvent):
             raise ConfigInvalid(THE_FILE, "is empty; accepted: one YAML or JSON document")
@@ -134,7 +134,7 @@ class _Builder:
             raise _refused(
                 (), extra, "a second document starts here; accepted: one document in a file"
             )
-        return Reading(data, self._lines)
+        return ParsedDocument(data, self._lines)
 
     def _value(self, event: Event, path: Path) -> Any:
         self._lines.setdefault(path, _line(event))

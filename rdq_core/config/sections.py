@@ -32,7 +32,7 @@ AnySection = TypeVar("AnySection", bound="Section")
 _SETTING: Final = "setting"
 
 
-class Kind(Protocol[Read_co]):
+class SettingKind(Protocol[Read_co]):
     """What a key may hold: a ValueKind, a TextList, a Part or a PartMap."""
 
     @property
@@ -65,7 +65,7 @@ class Setting(Generic[Given_contra, Read_co]):
     reads as the typed value of what was given, or else of the default.
     """
 
-    def __init__(self, default: Any, kind: Kind[Read_co]) -> None:
+    def __init__(self, default: Any, kind: SettingKind[Read_co]) -> None:
         self.default, self.kind = default, kind
         self._unset = kind.absent if default is None else kind.read(default, "default")
 
@@ -244,7 +244,7 @@ def _descriptor(section: type[Section], name: str) -> object:
     return next((vars(each)[name] for each in section.__mro__ if name in vars(each)), None)
 
 
-def _as_layer(kind: Kind[Any], value: Any) -> Any:
+def _as_layer(kind: SettingKind[Any], value: Any) -> Any:
     if isinstance(value, _Unread):
         return list(value.given) if isinstance(value.given, tuple) else value.given
     if isinstance(value, Section):

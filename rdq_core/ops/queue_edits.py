@@ -31,7 +31,7 @@ from rdq_core.ops.queues import (
 FOR_EVER: Final = timedelta.max
 """As `lasts` of a set: until an operator clears it."""
 
-_TRIES: Final = 5
+_ATTEMPTS: Final = 5
 _MOST_RECORDED: Final = 50
 _LONGEST_RECORDED: Final = 200
 
@@ -114,7 +114,7 @@ class QueueEditor:
 
         Raises ConfigConflict when other writers win at every try.
         """
-        for _ in range(_TRIES):
+        for _ in range(_ATTEMPTS):
             stored = existing(self._queues, queue)
             others = tuple(each for each in stored.owners if each != owner and not is_new)
             owners = (*others, owner) if is_new or stored.owners else ()
@@ -128,7 +128,7 @@ class QueueEditor:
         """Record that a resource no longer declares the queue. True when it is the last owner: then
         it stays recorded until the queue is deleted. Raises as `own` does.
         """
-        for _ in range(_TRIES):
+        for _ in range(_ATTEMPTS):
             stored = existing(self._queues, queue)
             if owner not in stored.owners or stored.owners == (owner,):
                 return owner in stored.owners

@@ -37,7 +37,7 @@ _MARGIN: Final = timedelta(seconds=3)
 _KINDS: Final = ("Create", "Update", "Delete")
 _FAILED: Final = "!failed"
 _TEXTS: Final = frozenset({"owner", "runbook", "function", "handler_version", "field"})
-_TRIES: Final = 3
+_ATTEMPTS: Final = 3
 _SECONDS: Final = 10
 
 
@@ -90,7 +90,7 @@ class _Change:
     def _apply(self) -> dict[str, Any]:
         kind = self._event["RequestType"]
         if kind not in _KINDS:
-            raise InputInvalid("RequestType", f"is none of {', '.join(_KINDS)}")
+            raise InputInvalid("RequestType", f"is not one of {', '.join(_KINDS)}")
         if kind == "Delete":
             exists = not str(self._event.get("PhysicalResourceId", "")).endswith(_FAILED)
             return self._release(self._queues_of("ResourceProperties")) if exists else {}
@@ -223,10 +223,10 @@ def put_answer(url: str, body: bytes) -> None:
         raise OSError("ResponseURL is not an HTTPS URL")
     # The signature covers an empty content type, and urllib would set one of its own.
     request = urllib.request.Request(url, data=body, method="PUT", headers={"Content-Type": ""})  # noqa: S310 - checked above
-    for tried in range(_TRIES):
+    for tried in range(_ATTEMPTS):
         try:
             with urllib.request.urlopen(request, timeout=_SECONDS):  # noqa: S310 - the same
                 return
         except OSError:
-            if tried + 1 == _TRIES:
+            if tried + 1 == _ATTEMPTS:
                 raise

@@ -55,12 +55,13 @@ Queues = Mapping[str, Mapping[str, Any]] | str | Path
 
 _numbers = count(1)
 _REGION: Final = "eu-central-1"
-_NOBODY: Final = "testing"
+_FAKE_CREDENTIAL: Final = "testing"
 
 
 class Embedded:
-    """An rdq of its own, with `rdq` for programs, `clock` to move, and `parts` for whoever wants
-    more.
+    """A whole rdq in this process: `rdq` is the client, `clock` moves time.
+
+    `parts` gives access to the stores.
 
     `registry` are the handlers that `drain` runs when it is given no others. `functions` are what
     queues may name as their handlers; `sweep` calls them.
@@ -118,7 +119,7 @@ class Embedded:
 
         The clock jumps from one due time to the next. The default runs what is due at this moment.
         Retries are work too: a long horizon plays out whole lives. Raises NotRegistered when
-        `fail_next` has named a handler that is none of these.
+        `fail_next` names a handler that is not among these.
         """
         until = self.clock.now() + span_of("horizon", horizon)
         handlers = registry or self.registry
@@ -286,8 +287,8 @@ def embedded(
         client = boto3.client(
             "dynamodb",
             region_name=_REGION,
-            aws_access_key_id=_NOBODY,
-            aws_secret_access_key=_NOBODY,
+            aws_access_key_id=_FAKE_CREDENTIAL,
+            aws_secret_access_key=_FAKE_CREDENTIAL,
         )
         local = on_tables(client, queues, registry=registry, events=events)
         yield local

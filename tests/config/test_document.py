@@ -34,8 +34,9 @@ def test_a_layer_can_be_written_into_a_file_again() -> None:
     assert parse_document(json.dumps(again)) == parse_document(yaml.safe_dump(again)) == document
 
 
-def test_json_may_be_indented_by_tabs_and_escape_what_it_likes() -> None:
-    text = '{\n\t"config_version":1,\n\t"queues":{"a":{"owner":"\\ud83d\\ude00 \\u00e9 \\/ \\\\ud83d"}}}'
+def test_json_may_be_indented_by_tabs_and_may_escape_any_character() -> None:
+    owner = '"\\ud83d\\ude00 \\u00e9 \\/ \\\\ud83d"'
+    text = f'{{\n\t"config_version":1,\n\t"queues":{{"a":{{"owner":{owner}}}}}}}'
     assert parse_document(text).queues["a"]["owner"] == json.loads(text)["queues"]["a"]["owner"]
 
 

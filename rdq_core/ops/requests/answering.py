@@ -28,7 +28,7 @@ def answer(
     op = document.get("op")
     model = OPERATIONS.get(op) if isinstance(op, str) else None
     if model is None:
-        raise InputInvalid("op", "is none of the operations", hint=_nearest(op))
+        raise InputInvalid("op", "is not an operation", hint=_nearest(op))
     fields = {str(name): value for name, value in document.items() if name != "op"}
     return _request(model, fields).answer(RequestContext(parts, principal))
 

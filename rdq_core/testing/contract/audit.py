@@ -60,7 +60,7 @@ class AuditContract:
         audit.append(a_record())
 
         with pytest.raises(StoreFailed, match="is there already"):
-            audit.append(a_record(principal="somebody else"))
+            audit.append(a_record(principal="another principal"))
 
         assert read(audit) == [a_record()]
 

@@ -139,12 +139,12 @@ class Bench:
     def dead_letter(self, claim: Claim, *, keep: timedelta | None = None, **failed: Any) -> Attempt:
         """Dead, for good unless it is kept for a time only."""
         attempt = a_failed(claim, self.now, **failed)
-        self._bury(claim, attempt, keep)
+        self._dead_letter(claim, attempt, keep)
         return attempt
 
     def dead_letter_unrun(self, claim: Claim) -> None:
         """Dead without an attempt: the budget was found spent."""
-        self._bury(claim, None, None)
+        self._dead_letter(claim, None, None)
 
     def dead_letter_lapsed(self, lapsed: Claim) -> bool:
         attempt = a_lapse(lapsed)
@@ -265,7 +265,7 @@ class Bench:
             ],
         }
 
-    def _bury(self, claim: Claim, attempt: Attempt | None, keep: timedelta | None) -> None:
+    def _dead_letter(self, claim: Claim, attempt: Attempt | None, keep: timedelta | None) -> None:
         expires_at = None if keep is None else self.now + keep
         self.store.dead_letter(
             claim,

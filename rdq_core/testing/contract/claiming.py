@@ -162,7 +162,7 @@ class ClaimContract:
         assert (third.task.attempt_count, third.history_length, third.attempt_no) == (1, 1, 2)
         assert third.fencing_token == claim.fencing_token + 2
 
-    def test_a_task_that_somebody_holds_is_not_claimed_again(self, bench: Bench) -> None:
+    def test_a_claimed_task_is_not_claimed_again(self, bench: Bench) -> None:
         task = bench.submit()
         candidate = bench.candidate(task.id)
         bench.claim(task.id)
@@ -283,7 +283,7 @@ class LeaseContract:
     @pytest.mark.parametrize(
         "status", [Status.PENDING, Status.SUCCEEDED, Status.DEAD, Status.CANCELLED]
     )
-    def test_what_nobody_holds_is_not_lapsed(self, bench: Bench, status: Status) -> None:
+    def test_an_unclaimed_task_does_not_lapse(self, bench: Bench, status: Status) -> None:
         task_id = bench.task_in(status).id
         entry = replace(bench.candidate(bench.submit().id), task_id=task_id)
         bench.clock.advance(LEASE)
@@ -379,7 +379,7 @@ class LeaseContract:
 
         assert bench.everything(claim.task.id) == before
 
-    def test_a_late_heartbeat_revives_a_lease_that_nobody_has_taken(self, bench: Bench) -> None:
+    def test_a_late_heartbeat_revives_a_lease_that_was_not_taken_over(self, bench: Bench) -> None:
         claim = bench.claimed()
         bench.clock.advance(2 * LEASE)
 
@@ -389,7 +389,7 @@ class LeaseContract:
         bench.complete(claim)
 
     @pytest.mark.parametrize("verb", ["complete", "reschedule", "dead_letter", "release"])
-    def test_an_outcome_after_the_lease_s_end_counts_while_nobody_has_taken_over(
+    def test_an_outcome_after_the_lease_s_end_counts_until_a_takeover(
         self, bench: Bench, verb: str
     ) -> None:
         claim = bench.claimed()

@@ -73,7 +73,7 @@ class FenceContract:
     def test_a_made_up_token_changes_nothing(self, bench: Bench) -> None:
         claim = bench.claimed()
         bench.lapse(claim)
-        unchanged(bench, under_token(claim, "token-of-nobody"))
+        unchanged(bench, under_token(claim, "unused-token"))
 
     @pytest.mark.parametrize("malformed", MALFORMED)
     def test_a_malformed_token_is_a_stale_one(self, bench: Bench, malformed: str) -> None:

@@ -51,7 +51,7 @@ class ForgetContract:
         assert [bench.store.get(task_id) for task_id in mine] == [None] * 3
         assert [bench.everything(task.id) for task in others] == before
 
-    def test_forgetting_what_nobody_has_or_again_forgets_nothing(self, bench: Bench) -> None:
+    def test_forgetting_an_unknown_target_or_again_forgets_nothing(self, bench: Bench) -> None:
         assert bench.store.forget(ANN, now=bench.now) == 0
         bench.clock.advance("1m")
         bench.submit(**OF_BOTH)

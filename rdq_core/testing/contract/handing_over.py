@@ -47,16 +47,14 @@ class HandOverContract:
         answers = side_by_side([lambda: bench.adopt(handed)] * 4)
         assert sorted(type(answer) is LeaseLost for answer in answers) == [False, True, True, True]
 
-    def test_it_is_adopted_late_as_long_as_nobody_took_it_back(self, bench: Bench) -> None:
+    def test_it_is_adopted_late_until_it_is_taken_back(self, bench: Bench) -> None:
         handed = bench.handed_over()
         lapsed = bench.lapse(handed)
         adopted = bench.adopt(handed)
         assert not bench.release_lapsed(lapsed)
         bench.complete(adopted)
 
-    def test_one_that_nobody_adopts_lapses_as_a_release_that_spends_nothing(
-        self, bench: Bench
-    ) -> None:
+    def test_an_unadopted_claim_lapses_as_a_release_that_spends_nothing(self, bench: Bench) -> None:
         lapsed = bench.lapse(bench.handed_over())
         assert bench.release_lapsed(lapsed, after=timedelta(seconds=4))
 
@@ -68,7 +66,7 @@ class HandOverContract:
         with pytest.raises(LeaseLost):
             bench.adopt(lapsed)
 
-    def test_how_often_it_was_not_reached_is_known_to_the_next_claim_until_somebody_adopts(
+    def test_how_often_it_was_not_reached_is_known_to_the_next_claim_until_an_adoption(
         self, bench: Bench
     ) -> None:
         lapsed = bench.lapse(bench.handed_over())
@@ -81,7 +79,9 @@ class HandOverContract:
 
         assert claimed_again(bench, lapsed.task.id).unreached is None
 
-    def test_a_release_tells_the_next_claim_and_an_attempt_ends_it(self, bench: Bench) -> None:
+    def test_a_release_counts_for_the_next_claim_and_an_attempt_ends_the_count(
+        self, bench: Bench
+    ) -> None:
         claim, unreached = bench.claimed(), Unreached(3, bench.now)
         failure = Failure(Code.UNAVAILABLE)
         bench.store.release(claim, failure, due_at=bench.now, unreached=unreached)

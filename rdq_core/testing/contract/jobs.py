@@ -70,7 +70,7 @@ class JobContract:
         assert list(jobs.open_jobs()) == [job]
         assert list(jobs.ended_jobs(limit=10)) == []
 
-    def test_there_is_no_job_that_nobody_made(self, jobs: JobStore) -> None:
+    def test_an_unknown_job_is_none(self, jobs: JobStore) -> None:
         assert jobs.get(FIRST) is None
         assert not jobs.replace(a_job(), a_job().changed(done=1))
         assert jobs.get(FIRST) is None

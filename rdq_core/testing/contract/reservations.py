@@ -27,18 +27,16 @@ class ReservationsContract:
         ]
         assert [books(awake, 1.9), books(awake, 2)] == [False, True]
 
-    def test_while_one_is_awake_nobody_starts_another(self, awake: Reservations) -> None:
+    def test_while_one_is_awake_no_other_is_started(self, awake: Reservations) -> None:
         awake.extend(QUEUE, until=NOW + TWO)
         assert [books(awake), books(awake, 1), books(awake, 2)] == [False, False, True]
 
-    def test_when_it_falls_asleep_the_next_one_starts_a_sweep(self, awake: Reservations) -> None:
+    def test_after_its_release_the_next_one_starts_a_sweep(self, awake: Reservations) -> None:
         awake.extend(QUEUE, until=NOW + TWO)
         awake.release(QUEUE)
         assert books(awake)
 
-    def test_nobody_takes_back_that_another_one_is_awake_for_longer(
-        self, awake: Reservations
-    ) -> None:
+    def test_a_shorter_presence_does_not_shorten_a_longer_one(self, awake: Reservations) -> None:
         awake.extend(QUEUE, until=NOW + TWO)
         awake.extend(QUEUE, until=NOW + timedelta(seconds=1))
         assert not books(awake, 1.5)

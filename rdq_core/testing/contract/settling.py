@@ -54,7 +54,7 @@ class OutcomeContract:
         assert (success.worker, success.fencing_token) == ("host:1", claim.fencing_token)
 
     @pytest.mark.parametrize("result", RESULTS)
-    def test_a_result_comes_back_byte_for_byte_and_none_is_told_from_an_empty_one(
+    def test_a_result_comes_back_byte_for_byte_and_none_differs_from_an_empty_one(
         self, bench: Bench, result: str
     ) -> None:
         content, content_type = RESULTS[result]
