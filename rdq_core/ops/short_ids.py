@@ -1,4 +1,4 @@
-"""Shortened ids: the last or first letters of an id, enough of them to mean one task.
+"""Shortened ids: the last or first letters of an id, enough to identify one task.
 
 The invariant: letters that could mean two tasks are refused.
 """
@@ -25,12 +25,12 @@ def is_short(text: str) -> bool:
 
 
 def is_meant(short: str, whole: str) -> bool:
-    """Whether the shortened id can mean this one."""
+    """Whether the shortened id matches this one."""
     return whole.endswith(short.upper()) or whole.startswith(short.upper())
 
 
 class ShortIds:
-    """Finds the task that a shortened id means, among the dead, the waiting and the running."""
+    """Finds the task of a shortened id among the dead, waiting and running tasks."""
 
     def __init__(self, parts: OperatorParts) -> None:
         self._store = parts.store

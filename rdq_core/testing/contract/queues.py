@@ -23,12 +23,13 @@ SLOW = Override(layer={"retry": {"initial_backoff": "30s"}}, reason="the bank is
 def declare(
     queues: QueueStore, queue: str = "billing", *, after: int = 0, **declared: Any
 ) -> StoredQueue:
-    """Declare a queue, as who has read the revision `after`."""
+    """Declare a queue as a caller that has read the revision `after`."""
     return queues.put_declared(queue, declared, {}, expected_revision=after)
 
 
 class QueueContract:
-    """A write is made on what its writer has read, and undoes nothing that it doesn't name.
+    """A write is based on what its writer read, and changes nothing that it doesn't name.
+
     Fixture: `queues`.
     """
 

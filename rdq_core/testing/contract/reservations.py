@@ -1,4 +1,4 @@
-"""Reservations: of many hosts that see new work one starts a sweep, and none while one runs."""
+"""The contract of reservations: one host starts a sweep for new work, and none while one runs."""
 
 from datetime import timedelta
 
@@ -10,13 +10,13 @@ TWO = timedelta(seconds=2)
 
 
 def books(awake: Reservations, seconds: float = 0, queue: str = QUEUE) -> bool:
-    """Whether a host reserves the queue, this number of seconds after `NOW`."""
+    """Whether a host acquires the reservation, this number of seconds after `NOW`."""
     now = NOW + timedelta(seconds=seconds)
     return awake.acquire(queue, now=now, until=now + TWO)
 
 
 class ReservationsContract:
-    """Of the hosts that see new work at most one starts a sweep. Fixture: `awake`."""
+    """At most one of the hosts that see new work starts a sweep. Fixture: `awake`."""
 
     def test_of_many_who_would_start_a_sweep_one_does(self, awake: Reservations) -> None:
         assert sorted(map(str, side_by_side([lambda: books(awake)] * 4))) == [
@@ -41,5 +41,5 @@ class ReservationsContract:
         awake.extend(QUEUE, until=NOW + timedelta(seconds=1))
         assert not books(awake, 1.5)
 
-    def test_queues_are_awake_by_themselves(self, awake: Reservations) -> None:
+    def test_each_queue_has_its_own_presence(self, awake: Reservations) -> None:
         assert [books(awake), books(awake, queue="mail"), books(awake)] == [True, True, False]
