@@ -168,7 +168,7 @@ class Outbox:
         }
 
     def _change_mark(self, record: Record, mark: str) -> bool:
-        """Change the record's mark. False, without a change, if the record changed since it was read."""
+        """Change the record's mark. False if the record has changed since it was read."""
         try:
             self.client.update_item(
                 TableName=self.table,

@@ -38,13 +38,15 @@ class ShortIds:
         self._clock = parts.clock
 
     def find(self, short: str, queue: str | None = None) -> str:
-        """The one whole id that is meant, of a task of `queue` or, when that is None, of any queue.
+        """The id of the one task that matches, in `queue` or, when that is None, in any queue.
 
-        At most 10,000 tasks of each queue are read. Raises TaskNotFound when no id matches,
+        Reads at most 10,000 tasks of each queue. Raises TaskNotFound when no id matches,
         InputInvalid when several do or when `short` can't be a part of an id.
         """
         if not is_short(short):
-            raise InputInvalid("id", f"{FEWEST} letters of an id at least, its last or its first")
+            raise InputInvalid(
+                "id", f"give at least {FEWEST} letters, the last or the first of the id"
+            )
         queues = [queue] if queue is not None else sorted(self._queues.all())
         matching = {
             task_id for name in queues for task_id in self._ids(name) if is_meant(short, task_id)

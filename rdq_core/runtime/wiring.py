@@ -75,8 +75,8 @@ def connect(
 
     `client` and `tables` default to what the environment names: AWS's own variables and the four
     RDQ_*_TABLE ones, which have defaults on a local engine. `clock` defaults to the machine's,
-    corrected by DynamoDB's answers; `sleeper` waits between tries, and for work. Raises Unavailable
-    when a table's name or the region is missing.
+    corrected by DynamoDB's answers; `sleeper` waits between attempts of a request, and for work.
+    Raises Unavailable when a table's name or the region is missing.
     """
     from rdq_core.runtime.environment import tables_in
     from rdq_core.stores.dynamodb.audit import DynamoAudit
