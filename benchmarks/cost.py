@@ -33,7 +33,7 @@ BODY: Final = "10 KB"
 
 
 def client() -> Any:
-    """A client of the moto that is in force."""
+    """A client of the active moto."""
     return boto3.client(
         "dynamodb", region_name="us-east-1", aws_access_key_id="-", aws_secret_access_key="-"
     )
@@ -58,7 +58,7 @@ def grown(short: Mapping[str, Bill], long: Mapping[str, Bill]) -> list[str]:
 
 
 def main() -> int:
-    """Print all of it; 1 when something costs too much."""
+    """Print everything. Returns 1 if something costs too much."""
     stack, long_stack = real_stack(1), real_stack(2)
     with atomic_moto():
         bench = Bench(client())
@@ -112,7 +112,7 @@ def show_lives(bench: Bench, stack: str) -> None:
 
 
 def compared(ours: Bill, theirs: Bill) -> tuple[str, ...]:
-    """Both, and how many times what ours is theirs."""
+    """The costs of both designs, and their ratio."""
     mine = f"{ours.writes:,.0f}"
     if theirs.writes is None:
         return mine, "over 400 KB", "-", f"{ours.dollars:,.2f}", "-"
@@ -127,7 +127,7 @@ def compared(ours: Bill, theirs: Bill) -> tuple[str, ...]:
 
 
 def show_rest(bench: Bench, stack: str, long_stack: str) -> None:
-    """What isn't part of every task's life."""
+    """Costs outside a typical life of a task."""
     print("\nlines of their own\n")
     size = PAYLOADS[BODY]
     renewal = f"renewal of a body of {BODY}, once a month while overdue by more than 20 days"
