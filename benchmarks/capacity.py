@@ -52,7 +52,7 @@ _KEEPS_ALL_READ: Final = ("FilterExpression", "ProjectionExpression", "Select")
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one request costs."""
+    """The cost of one request."""
 
     operation: str
     write_units: float = 0.0
@@ -70,7 +70,7 @@ class Index:
     projected: frozenset[str] | None
 
     def entry(self, item: Item | None) -> Item | None:
-        """What the index holds of an item; None when it isn't in it."""
+        """The index entry of an item; None if it has none."""
         if item is None or not item.keys() >= set(self.keys):
             return None
         if self.projected is None:
@@ -158,7 +158,7 @@ class Meter:
         return [charge.operation for charge in self.charges]
 
     def clear(self) -> None:
-        """Count from nothing again."""
+        """Reset the counts."""
         self.charges.clear()
 
     def __enter__(self) -> Self:
@@ -278,7 +278,7 @@ class Meter:
 
 
 def _targets(params: Mapping[str, Any]) -> Iterator[tuple[str, Item]]:
-    """The tables and items, or their keys, that a write is about."""
+    """The tables and items, or their keys, of a write."""
     for part in _parts(params):
         yield part["TableName"], part.get("Item") or part["Key"]
 

@@ -33,7 +33,7 @@ BODY: Final = "10 KB"
 
 
 def client() -> Any:
-    """A client of the moto that is in force."""
+    """A client of the active moto."""
     return boto3.client(
         "dynamodb", region_name="us-east-1", aws_access_key_id="-", aws_secret_access_key="-"
     )
@@ -58,7 +58,7 @@ def grown(short: Mapping[str, Bill], long: Mapping[str, Bill]) -> list[str]:
 
 
 def main() -> int:
-    """Print all of it; 1 when something costs too much."""
+    """Print everything. Returns 1 if something costs too much."""
     stack, long_stack = real_stack(1), real_stack(2)
     with atomic_moto():
         bench = Bench(client())
@@ -99,7 +99,8 @@ CARRY_THE_BODY: Final = frozenset({"submit", "purge", "submit with a failure"})
 def show_lives(bench: Bench, stack: str) -> None:
     """Whole lives beside the obvious design's."""
     print(
-        "\nwrite units over a task's life, and dollars a million tasks, reads of payloads included\n"
+        "\nwrite units over a task's life, and dollars per million tasks, "
+        "reads of payloads included\n"
     )
     rows = []
     for name, size in PAYLOADS.items():
@@ -111,7 +112,7 @@ def show_lives(bench: Bench, stack: str) -> None:
 
 
 def compared(ours: Bill, theirs: Bill) -> tuple[str, ...]:
-    """Both, and how many times what ours is theirs."""
+    """The costs of both designs, and their ratio."""
     mine = f"{ours.writes:,.0f}"
     if theirs.writes is None:
         return mine, "over 400 KB", "-", f"{ours.dollars:,.2f}", "-"
@@ -126,13 +127,12 @@ def compared(ours: Bill, theirs: Bill) -> tuple[str, ...]:
 
 
 def show_rest(bench: Bench, stack: str, long_stack: str) -> None:
-    """What isn't part of every task's life."""
+    """Costs outside a typical life of a task."""
     print("\nlines of their own\n")
     size = PAYLOADS[BODY]
+    renewal = f"renewal of a body of {BODY}, once a month while overdue by more than 20 days"
     lines = {
-        f"renewal of a body of {BODY}, once a month while overdue by more than 20 days": bench.renewal(
-            payload_of(size)
-        ),
+        renewal: bench.renewal(payload_of(size)),
         f"one failure with a stack of {len(stack):,} B": bench.failure(stack),
         f"one failure with a stack of {len(long_stack):,} B": bench.failure(long_stack),
         "one failure with a stack of 64 KB that doesn't compress": bench.failure(
@@ -148,7 +148,8 @@ def show_rest(bench: Bench, stack: str, long_stack: str) -> None:
     show(("", "write units", "read units", "$ a million"), rows)
     writes, reads = 1e6 * DOLLARS_PER_WRITE_UNIT, 1e6 * DOLLARS_PER_READ_UNIT
     print(
-        f"\n${writes:g} a million write units and ${reads:g} a million read units: us-east-1, on demand"
+        f"\n${writes:g} per million write units and ${reads:g} per million read units: "
+        "us-east-1, on demand"
     )
 
 

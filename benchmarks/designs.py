@@ -1,4 +1,4 @@
-"""The two designs that are compared: rdq's store, and the obvious one."""
+"""The two designs that the benchmarks compare: rdq's store and the obvious one."""
 
 import itertools
 import json
@@ -187,7 +187,7 @@ class Obvious:
         self._item: Item = {}
 
     def look(self) -> None:
-        """Whoever claims a task knows it."""
+        """The claim returned the task already, so nothing is read."""
 
     def submit(self, payload: bytes) -> None:
         self._item = obvious_item(encode_id(next(self._ids)), payload, self._now)

@@ -1,4 +1,4 @@
-"""What single steps and whole lives cost, in capacity units of the requests really sent."""
+"""The cost of single steps and of whole lives, in capacity units of the requests sent."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ BUDGETS: Final[Mapping[str, int]] = {
     "keyed complete": 3,
     "submit with a failure": 3,
 }
-"""Write units of each step, with everything that it touches under 1 KB."""
+"""Write units of each step when every item is under 1 KB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,14 @@ class Bill:
 
     @property
     def dollars(self) -> float:
-        """For a million of it."""
+        """The price of a million."""
         return 1e6 * (
             (self.writes or 0) * DOLLARS_PER_WRITE_UNIT + self.reads * DOLLARS_PER_READ_UNIT
         )
 
 
 def payload_of(size: int) -> bytes:
-    """Bytes that no compression helps with, the same each time."""
+    """Bytes that do not compress, the same each time."""
     return random.Random(size).randbytes(size)
 
 
@@ -93,14 +93,14 @@ def obvious_life(payload: bytes, attempts: int, stack: str) -> Bill:
 
 
 class Bench:
-    """rdq's store on an empty engine, and a meter for whatever it is asked to do."""
+    """rdq's store on an empty engine, with a meter."""
 
     def __init__(self, client: Any) -> None:
         self.rdq = Rdq(client, TABLES)
         self._meter = Meter(client, is_alone=True)
 
     def cost(self, act: Callable[[], object]) -> Bill:
-        """What it costs."""
+        """The cost of a call."""
         self._meter.clear()
         with self._meter:
             act()
@@ -185,7 +185,7 @@ class Bench:
     # -- lines of their own ------------------------------------------------------------------------
 
     def submit_with_a_failure(self, payload: bytes, stack: str) -> Bill:
-        """Of a call that had failed once before it became a task."""
+        """The cost of a submit whose call has failed once before."""
         self.rdq.submit(b"")
         self.rdq.claim()
         failed = self.rdq.attempt(stack)
@@ -193,7 +193,7 @@ class Bench:
         return self.cost(lambda: self.rdq.submit(payload, attempts=(failed,)))
 
     def renewal(self, payload: bytes) -> Bill:
-        """Of the body of a task that has been overdue for more than a month."""
+        """The cost of renewing the body of a task that is overdue by more than a month."""
         rdq = self.rdq
         rdq.submit(payload)
         seen = rdq.look()
@@ -203,7 +203,7 @@ class Bench:
         return renewed
 
     def failure(self, stack: str) -> Bill:
-        """Of one failed attempt, whatever its record weighs."""
+        """The cost of one failed attempt with this stack."""
         rdq = self.rdq
         rdq.submit(b"x" * 300)
         rdq.look()
@@ -213,7 +213,7 @@ class Bench:
         return Bill((claimed.writes or 0) + (failed.writes or 0), claimed.reads + failed.reads)
 
     def clean_up(self, stack: str, attempts: int) -> Bill:
-        """Of the row's removal, long after a task succeeded that had failed before."""
+        """The cost of the clean-up after the row of a task with failures was removed."""
         rdq = self.rdq
         rdq.submit(b"x" * 300)
         for _ in range(attempts - 1):
@@ -230,6 +230,6 @@ class Bench:
         )
 
     def poll(self) -> Bill:
-        """Of a look at one shard where nothing is due."""
+        """The cost of polling one shard where nothing is due."""
         rdq = self.rdq
         return self.cost(lambda: rdq.store.candidates("idle", 0, until=rdq.clock.now(), limit=100))

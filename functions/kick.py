@@ -12,7 +12,7 @@ function for each:
                 CANCELLED with `dynamodb.NewImage.status.S` = PENDING;
                 a long age limit: mass expiry must not be lost
 
-A batch that fails is delivered again; records that come twice or late do no harm.
+A batch that fails is delivered again; duplicate and late records do no harm.
 
 Environment: RDQ_TASKS_TABLE, RDQ_DLQ_TABLE, RDQ_CONTROL_TABLE, RDQ_AUDIT_TABLE;
 RDQ_SWEEPER_FUNCTION for `handler`; RDQ_BODY_BUCKET for `clean_up` where payloads may be large.
@@ -38,6 +38,6 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
 
 
 def clean_up(event: Any, _context: Any) -> None:
-    """Delete what removed rows have left behind."""
+    """Delete the orphans of removed rows."""
     with _host.invocation():
         _kick.clean_up(event)

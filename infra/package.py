@@ -91,8 +91,9 @@ def _install(contents: Path, requirements: Path, arch: str, *, boto3: str, pytho
 
 
 def _requirements(lock: str, left_out: frozenset[str]) -> Iterator[str]:
-    """The lock file's entries but those left out. An entry goes on in the lines that are indented
-    below it.
+    """The lock file's entries without those left out.
+
+    An entry includes the indented lines below it.
     """
     skips = False
     for line in lock.splitlines(keepends=True):

@@ -94,13 +94,13 @@ KILLED_BY: Final[dict[str, str]] = {
     "test_what_was_recorded_is_never_overwritten",
     "IS_NEW_JOB": _JOBS
     + "test_a_job_whose_answer_was_lost_is_made_once_and_another_is_not_put_over_it",
-    "HAS_NEVER_ENDED": _JOBS + "test_a_job_that_others_have_gone_on_with_is_not_begun_again",
-    "JOB_IS_AS_READ": _JOBS + "test_of_two_who_have_read_the_same_one_goes_on",
+    "HAS_NEVER_ENDED": _JOBS + "test_a_job_that_another_host_has_advanced_is_not_started_again",
+    "JOB_IS_AS_READ": _JOBS + "test_of_two_writers_that_read_the_same_job_one_wins",
     "NO_SECRET_YET": "tests/dynamodb/test_secret.py::test_of_two_who_find_no_key_one_makes_it",
     "NOTHING_HANDED_OUT": _DYNAMODB
     + "test_rate.py::test_a_sweeper_who_has_seen_nothing_does_not_begin_the_bucket_anew",
     "RESERVATION_ENDS_SOONER": _RESERVATIONS
-    + "TestAwake::test_nobody_takes_back_that_another_one_is_awake_for_longer",
+    + "TestAwake::test_a_shorter_presence_does_not_shorten_a_longer_one",
     "IS_NOT_RESERVED": _RESERVATIONS + "TestAwake::test_of_many_who_would_start_a_sweep_one_does",
     "IS_RESERVED": _RESERVATIONS
     + "test_who_falls_asleep_and_never_was_awake_leaves_nothing_behind",

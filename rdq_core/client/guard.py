@@ -1,4 +1,4 @@
-"""`guard`: a call that falls back to rdq when it fails in a way that may pass.
+"""`guard`: a call becomes a task when it fails in a way that a later attempt may not.
 
     call ── returns ────────────────────────────────► Done(value)      no request, no sleep
       │
@@ -8,7 +8,7 @@
                ─ else ─ submit ── stored ───────────► Deferred(id), the failures its first attempts
                                ── fails ────────────► raised
 
-The invariant: Done and Deferred are returned only for work that is done, or stored.
+The invariant: Done is returned only for finished work, Deferred only for a stored task.
 """
 
 import functools
@@ -42,8 +42,9 @@ _TIME_TO_SUBMIT: Final = timedelta(seconds=2)
 _CONTEXTS: Final = ("ctx", "context")
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _WILL_NOT_RUN: Final = (Status.IN_FLIGHT, Status.DEAD, Status.CANCELLED)
-"""Statuses in which an existing task with our id won't do the call that has just failed: it is
-running now, perhaps above this very call, or it has ended without success.
+"""Statuses of an existing task with our id that will not make up for the failed call.
+
+It is running now, perhaps as a caller of this function, or it has ended without success.
 """
 
 
@@ -82,7 +83,7 @@ def guard_policy(
     if not least <= max_attempts <= most:
         raise ConfigInvalid(
             "guard.max_attempts",
-            f"must be {least} to {most}: tries in this process, the first included",
+            f"must be {least} to {most}: attempts in this process, the first included",
         )
     for name, given in (("key", key), ("payload", payload)):
         if given is not None and not callable(given):
@@ -107,8 +108,9 @@ def guard_policy(
 
 
 class Guard:
-    """The decorator that `Rdq.guard` returns. `classes` are the exception classes that the
-    application's registry classifies.
+    """The decorator that `Rdq.guard` returns.
+
+    `classes` are the exception classes that the application's registry classifies.
     """
 
     def __init__(
@@ -119,9 +121,7 @@ class Guard:
         self._classes = classes
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, Done[R] | Deferred]:
-        """The guarded function. It returns Done or Deferred, so a caller can't mistake one for the
-        other.
-        """
+        """The guarded function, which returns Done or Deferred."""
         if inspect.iscoroutinefunction(function):
             path = f"guard.{self._policy.handler_ref}"
             raise ConfigInvalid(
@@ -148,7 +148,7 @@ class Guard:
 
 
 class _GuardedCall:
-    """One call of a guarded function, with the failures that it has had so far."""
+    """One call of a guarded function, with its failures so far."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class _GuardedCall:
         )
 
     def _waits_for_next_try(self, verdict: ClassifiedOutcome, context: object | None) -> bool:
-        """Wait, and return True, when there is another try in this process; else return False."""
+        """Wait and return True if there is another attempt in this process; else return False."""
         if len(self._failures) >= self._policy.max_attempts or verdict.not_before is not None:
             return False
         wait = delay(self._policy.backoff, len(self._failures), self._parts.jitter.fraction())

@@ -178,8 +178,9 @@ class _Entry:
         )
 
     def _end_with_handler(self, stopped: threading.Event) -> None:
-        """End the process if the handler doesn't stop: frozen, it would run on in a later
-        invocation.
+        """End the process if the handler doesn't stop.
+
+        Lambda freezes the process, and the handler would continue in a later invocation.
         """
         if not self._parts.busy.wait(stopped, _SECONDS_TO_STOP):
             self._end_process(1)
@@ -204,7 +205,7 @@ def _settings_until(queue: str, time: timedelta) -> QueueSettings:
 
 
 def _within(settings: QueueSettings, context: Any) -> QueueSettings:
-    """The settings, with the handler's time cut to what is left of the invocation's."""
+    """The settings with a handler timeout within the remaining time of the invocation."""
     remaining = remaining_of(context)
     if remaining is None:
         return settings
@@ -217,12 +218,12 @@ def _within(settings: QueueSettings, context: Any) -> QueueSettings:
 
 def _outcome(ended: RunResult, now: datetime) -> dict[str, Any]:
     verdict = ended.classified
-    if verdict is None:  # asked to stop before the handler began: the same as not run
+    if verdict is None:  # stopped before the handler began, so nothing ran
         return {"error": {"type": "rdq.Unavailable", "message": "the function was ending"}}
     if verdict.error is None:
         return {"outcome": str(Outcome.SUCCESS), **_result(ended.result)}
     answer: dict[str, Any] = {"error": _error(verdict.error, verdict)}
-    # Without an outcome the queue's own rules decide: no rule of this function has.
+    # No rule of this function matched. Without an outcome, the queue's rules decide.
     if verdict.rule != "default":
         answer["outcome"] = str(verdict.outcome)
     if verdict.not_before is not None:

@@ -1,5 +1,6 @@
-"""An outbox in the application's own DynamoDB table: for writes that can't be in one transaction
-with their submit.
+"""An outbox in the application's own DynamoDB table.
+
+It is for writes that can't be in one transaction with their submit.
 
     application    one write: the record, marked `pending` ───────┐
     application    submit(rdq, record): a task, then the mark ────┤ a crash in between loses neither
@@ -35,7 +36,7 @@ _CLAUSES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class OutboxReport:
-    """The number of records that one repair has dealt with, by what it did.
+    """The number of records that one repair processed, by result.
 
     `overtaken` records were marked or changed by another host or the application in the meantime.
     `kept` ones raised an error and are still pending.
@@ -82,8 +83,7 @@ class Outbox:
             raise ConfigInvalid("outbox.limit", f"is {self.limit}; accepted: 1 to {_MOST}")
 
     def submit(self, rdq: Rdq, record: Record) -> Receipt:
-        """Submit a record's task and mark the record: for the application, after it has written the
-        record.
+        """Submit a record's task and mark the record. The application calls it after its write.
 
         When this raises, the record stays pending and the next `repair` tries again.
         """
@@ -92,8 +92,9 @@ class Outbox:
         return receipt
 
     def repair(self, rdq: Rdq) -> OutboxReport:
-        """Submit the tasks of pending records: a reconciler, safe on many hosts at once, that reads
-        one range of the index and no more.
+        """Submit the tasks of pending records; to be registered as a reconciler.
+
+        Safe on many hosts at once. It reads only one range of the index.
 
         A record whose task is refused is marked `refused`, so that it no longer takes up the limit.
         A record stays pending when `task_of` raises or the queue is not configured. Neither stops
@@ -167,9 +168,7 @@ class Outbox:
         }
 
     def _change_mark(self, record: Record, mark: str) -> bool:
-        """Give the record this mark; False, changing nothing, when it has changed since it was
-        read.
-        """
+        """Change the record's mark. False if the record has changed since it was read."""
         try:
             self.client.update_item(
                 TableName=self.table,

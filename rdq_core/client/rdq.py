@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 
 class Rdq:
-    """What programs use rdq through. Safe between threads; make one for a process and keep it.
+    """The client for applications. Safe between threads; make one per process and keep it.
 
-    `client` is a low-level DynamoDB client of boto3 and `tables` the names of the four tables; what
-    is left out comes from the environment. `parts` replaces both: for tests, and for hosts that
-    connect to their storage themselves. With a `registry`, the submit of a typed task that is not
-    in it raises NotRegistered: for applications that run everything they submit.
+    `client` is a low-level DynamoDB client of boto3, and `tables` names the four tables; the
+    environment provides what is not given. `parts` replaces both, for tests and for hosts that
+    connect to storage themselves. With a `registry`, submitting a typed task that is not in it
+    raises NotRegistered, for applications that run everything they submit.
     """
 
     def __init__(
@@ -88,8 +88,9 @@ class Rdq:
         *,
         on_progress: Callable[[int], object] | None = None,
     ) -> list[Receipt | RdqError]:
-        """Submit tasks, each a `NewTask` or a mapping of the same names, 25 a request and several
-        requests at a time.
+        """Submit tasks, each a `NewTask` or a mapping with the same names.
+
+        A request has 25 tasks, and several requests run at a time.
 
         The answers are in the tasks' order: a receipt for a stored task, the error for one that was
         refused. No error is raised, and a refused task doesn't stop the others. After a failure of
@@ -110,8 +111,9 @@ class Rdq:
     def prepare(
         self, queue: str, handler_ref: str, payload: object, **options: Unpack[SubmitOptions]
     ) -> Prepared:
-        """A submit as a part of the application's own DynamoDB transaction: both are committed, or
-        neither.
+        """A submit that is part of the application's own DynamoDB transaction.
+
+        Both are committed, or neither is.
 
             prepared = rdq.prepare("payments.charge", "charge-payment", order, key=order["id"])
             client.transact_write_items(TransactItems=[put_order, *prepared.items])
@@ -138,8 +140,7 @@ class Rdq:
         key: Callable[..., str] | None = None,
         payload: Callable[..., object] | None = None,
     ) -> "Guard":
-        """Decorate a function whose call becomes a task when it fails with one of the `on`
-        exceptions.
+        """Decorate a function: a call that raises one of the `on` exceptions becomes a task.
 
         The guarded function returns `Done(value)` or `Deferred(id)`. It tries `max_attempts` times
         in this process, waiting `backoff` and then twice as long each time, as far as the Lambda
@@ -172,8 +173,9 @@ class Rdq:
     def get(
         self, task_id: str | None = None, *, queue: str | None = None, key: str | None = None
     ) -> Task:
-        """The whole task with its history, by id, or by queue and business key. Raises
-        TaskNotFound.
+        """The whole task with its history, by id, or by queue and business key.
+
+        Raises TaskNotFound.
         """
         if (task_id is None) == (key is None) or (key is not None and queue is None):
             raise InputInvalid("id", "give an id, or a queue and a key")
@@ -194,16 +196,18 @@ class Rdq:
         return plain_result(self.get(task_id))
 
     def cancel(self, task_id: str) -> Task:
-        """Cancel a task that is waiting or running. A running handler loses its lease, and its
-        outcome is dropped.
+        """Cancel a task that is waiting or running.
+
+        A running handler loses its lease, and its outcome is dropped.
 
         Raises TaskNotFound, and TaskConflict naming the status of a task that has already ended.
         """
         return self._parts.canceller().cancel(ids.check_id(task_id), op_id=self._parts.ids.nonce())
 
     def forget(self, *, target: str | None = None, requested_by: str | None = None) -> int:
-        """Remove every task with this target, or of this requester, in any status, with payload,
-        history and result. Returns the number of tasks removed.
+        """Remove every task with this target or requester, and return the number removed.
+
+        Tasks of any status are removed, with payload, history and result.
 
         A running handler loses its lease. A submit that is under way is refused (TaskConflict), or
         its task is removed at the next claim. A later submit is kept, where later means two seconds
@@ -214,8 +218,7 @@ class Rdq:
         return self._parts.store.forget(reference, now=self._parts.clock.now())
 
     def on_error(self, listener: Callable[[BaseException], object]) -> None:
-        """Call `listener` with every error that has no task to be stored on, such as a failing
-        reconciler's.
+        """Call `listener` with every error that belongs to no task, such as a failing reconciler's.
 
         A note on the error says where it happened. On AWS the listener gets the errors of the whole
         process, including those of a worker that serves this module's registry. It may be called
@@ -233,7 +236,7 @@ class Rdq:
 
 
 def parts_of(rdq: Rdq) -> Parts:
-    """What an `Rdq` was built from: for hosts, which also run tasks."""
+    """The parts that an `Rdq` was built from, for hosts, which also run tasks."""
     return rdq._parts  # noqa: SLF001 - hosts need it, users of an Rdq don't
 
 

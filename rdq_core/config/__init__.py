@@ -1,4 +1,4 @@
-"""Queue configuration: the table of settings, how layers of it merge, and what a file may contain.
+"""Queue configuration: the table of settings, the merging of layers, and the format of files.
 
 Only `reader`, which reads files, and `document`, which uses it, need more than the standard
 library: they load YAML.

@@ -1,5 +1,4 @@
-"""Queue configuration written in Python, for stacks and tests: the same document as a file, with an
-editor's help.
+"""Queue configuration in Python, for stacks and tests: the same document as a file has.
 
     from rdq_core.config import builder as rdq
 
@@ -9,7 +8,7 @@ editor's help.
     )
 
 A key that isn't given, or is None, isn't in the document. Durations are timedeltas or text with a
-unit. `document` checks all of it.
+unit. `document` checks everything.
 """
 
 from collections.abc import Mapping
@@ -31,10 +30,9 @@ __all__ += ["Queue", "Retry", "document"]
 
 
 def document(queues: Mapping[str, Queue], *, defaults: Queue | None = None) -> dict[str, Any]:
-    """The document of these queues as plain JSON data, in canonical spelling: `json.dumps` of it is
-    a file.
+    """The configuration document of these queues, as JSON data in canonical spelling.
 
-    Raises ConfigInvalid, as a file is refused, naming path, value and what is accepted.
+    `json.dumps` turns it into a file. Raises ConfigInvalid naming path, value and what is accepted.
     """
     from rdq_core.config.document import document_of
 

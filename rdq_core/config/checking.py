@@ -1,8 +1,7 @@
-"""Untrusted configuration data to a layer in canonical spelling, or one refusal that a person can
-act on.
+"""Checks untrusted configuration data, and returns it as a layer in canonical spelling.
 
-The check walks the table of settings. A layer is partial: what a queue needs in all is checked on
-its merged layers, by `effective`.
+The check walks the table of settings. A layer is partial, so `effective` checks the relations
+between keys on the merged layers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +9,7 @@ from typing import Any, Final
 
 from rdq_core.config.kinds import TextList, ValueKind
 from rdq_core.config.messages import THE_FILE, joined, missing, refusal, unknown_key
-from rdq_core.config.sections import Kind, Part, PartMap, Section, keys_of
+from rdq_core.config.sections import Part, PartMap, Section, SettingKind, keys_of
 from rdq_core.config.settings import CONFIG_VERSION, ConfigFile, Queue
 from rdq_core.errors import ConfigInvalid
 
@@ -22,28 +21,26 @@ _VERSION: Final = "config_version"
 
 
 def check_queue(data: object, *, path: str, lines: Lines | None = None) -> dict[str, Any]:
-    """One queue's layer, declared or override, in canonical spelling. Raises ConfigInvalid when
-    something isn't accepted.
-    """
+    """One queue's layer, declared or override, in canonical spelling. Raises ConfigInvalid."""
     return _Check(path, lines).whole(Queue, data)
 
 
 def check_file(data: object, *, lines: Lines | None = None) -> dict[str, Any]:
-    """A whole file in canonical spelling. Of a file of a newer version only the version is read."""
+    """A whole file in canonical spelling. A newer `config_version` is refused before all else."""
     check = _Check("", lines)
     if isinstance(data, dict):
         check.version(data)
     return check.whole(ConfigFile, data)
 
 
-def keys_below(kind: Kind[Any]) -> list[str] | None:
+def keys_below(kind: SettingKind[Any]) -> list[str] | None:
     """The keys that may stand below a value of this kind; None where any name may."""
     if isinstance(kind, PartMap):
         return None
     return list(keys_of(kind.section)) if isinstance(kind, Part) else []
 
 
-def kind_below(kind: Kind[Any], step: str) -> Kind[Any]:
+def kind_below(kind: SettingKind[Any], step: str) -> SettingKind[Any]:
     """The kind of what stands below a key or a name."""
     if isinstance(kind, PartMap):
         return Part(kind.section)
@@ -52,15 +49,16 @@ def kind_below(kind: Kind[Any], step: str) -> Kind[Any]:
 
 
 class _Check:
-    """One walk over untrusted data, collecting refusals with where they stand."""
+    """One walk over untrusted data, which collects refusals with their positions."""
 
     def __init__(self, root: str, lines: Lines | None) -> None:
         self._root, self._lines = root, lines or {}
         self._refusals: list[tuple[int, ConfigInvalid]] = []
 
     def whole(self, section: type[Section], data: object) -> dict[str, Any]:
-        """The data in canonical spelling. Raises the refusal that stands first in the file, with a
-        hint at the others.
+        """The data in canonical spelling.
+
+        Raises the first refusal in the order of the file; its hint lists the others.
         """
         checked: dict[str, Any] = self._value(Part(section), data, ())
         if not self._refusals:
@@ -72,7 +70,7 @@ class _Check:
         raise first
 
     def version(self, data: Mapping[str, Any]) -> None:
-        """Refuse a newer version at once, and ask for one that is missing."""
+        """Refuse a newer version at once, and a file without one."""
         version, line = data.get(_VERSION), self._lines.get((_VERSION,))
         if isinstance(version, int) and not isinstance(version, bool) and version > CONFIG_VERSION:
             accepted = f"{CONFIG_VERSION}, the newest that this rdq reads"
@@ -81,7 +79,7 @@ class _Check:
         if _VERSION not in data:
             self._refusals.append((0, missing(_VERSION, str(CONFIG_VERSION))))
 
-    def _value(self, kind: Kind[Any], value: Any, at: Path) -> Any:
+    def _value(self, kind: SettingKind[Any], value: Any, at: Path) -> Any:
         match kind:
             case Part() if isinstance(value, dict):
                 return self._section(kind.section, value, at)

@@ -1,4 +1,4 @@
-"""Configuration from people, a file or the KEY=VALUE of `queue set`, as validated layers."""
+"""Configuration written by people (files, and KEY=VALUE of `queue set`) as validated layers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from rdq_core.config.effective import effective
 from rdq_core.config.merge import deep_merge
 from rdq_core.config.messages import joined, shown, unknown_key
 from rdq_core.config.reader import read
-from rdq_core.config.sections import Kind, Part
+from rdq_core.config.sections import Part, SettingKind
 from rdq_core.config.settings import Queue, QueueSettings
 from rdq_core.errors import ConfigInvalid
 
@@ -20,9 +20,7 @@ _LONGEST_KEY: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A configuration file: the declared layer of every queue that it names, and the defaults that
-    belong to them.
-    """
+    """A configuration file: the declared layer of each queue, and their defaults."""
 
     defaults: Mapping[str, Any] = field(default_factory=dict)
     queues: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -41,7 +39,7 @@ def parse_document(text: str | bytes) -> Document:
 def document_of(
     data: object, *, lines: Mapping[tuple[str | int, ...], int] | None = None
 ) -> Document:
-    """The same for data that is parsed already: a program's or a CloudFormation resource's."""
+    """The document in parsed data, from a program or a CloudFormation resource."""
     checked = check_file(data, lines=lines)
     document = Document(checked.get("defaults", {}), checked.get("queues", {}))
     QueueSettings.from_plain({**document.defaults, "queue": "defaults"}, path="defaults")
@@ -75,9 +73,7 @@ def assign(layer: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, An
 
 
 def _validated(path: tuple[str, ...], text: str) -> Any:
-    """The value in canonical spelling, checked by itself: an error concerns the assignment, not the
-    layer.
-    """
+    """The value in canonical spelling, checked alone, so that an error concerns the assignment."""
     value = check_queue(_with({}, path, _read(".".join(path), text)), path="")
     for step in path:
         value = value[step]
@@ -92,14 +88,14 @@ def _read(key: str, text: str) -> Any:
 
 
 def _steps(key: str, value: str) -> tuple[str, ...]:
-    """The path that a dotted key means; a handler's name may have dots of its own."""
+    """The path of a dotted key; a handler's name may contain dots too."""
     first, _, rest = key.partition(".")
     path = (
         ("handlers", *_handler_steps(rest))
         if first == "handlers" and rest
         else tuple(key.split("."))
     )
-    kind: Kind[Any] = Part(Queue)
+    kind: SettingKind[Any] = Part(Queue)
     for step in path:
         known = keys_below(kind)
         if known is not None and step not in known:

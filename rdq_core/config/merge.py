@@ -1,13 +1,13 @@
 """Layers of plain configuration data, merged key by key.
 
-    override      what people set, with a reason
-    declared      what a deploy says about the queue
-    definition    what the typed handler was defined with, where the host knows it
-    defaults      those of the file that declared the queue
-    built in      the default of each key, in the table of settings
+    override      set by an operator, with a reason
+    declared      the queue's part of a configuration file
+    definition    the options of a typed task, on hosts that have registered it
+    defaults      the defaults of the file that declared the queue
+    built in      the default of each key, from the table of settings
 
-Per key, the highest layer that sets it wins. Mappings merge; anything
-else, lists included, is replaced as a whole.
+For each key, the highest layer that sets it wins. Mappings are merged; any other value, including a
+list, is replaced as a whole.
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ from rdq_core.config.sections import defaults_of
 from rdq_core.config.settings import Queue
 
 BUILT_IN: Final[Mapping[str, Any]] = defaults_of(Queue)
-"""What a queue gets that says nothing: the lowest layer, in the shape of a file's `defaults`."""
+"""The lowest layer: the default of every key, in the shape of a file's `defaults`."""
 
 
 def deep_merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """`below`, with each key that `above` has taken from `above`. Changes neither."""
+    """A copy of `below` with the keys of `above` over it. Changes neither."""
     merged = dict(below)
     for key, value in above.items():
         merged[key] = _on_top(merged.get(key), value)
@@ -41,7 +41,7 @@ def merged(
     override: Mapping[str, Any] | None = None,
     definition: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """One queue's layers as plain data, kept beside the layers for readers that don't merge.
+    """One queue's layers merged into plain data, stored for readers that don't merge.
 
     Changing the result changes none of the layers.
     """
@@ -65,9 +65,7 @@ def leaves(layer: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """What differs between two layers: by dotted path, the value before and after, None where it is
-    unset.
-    """
+    """The differences of two layers: by dotted path, the values before and after; None is unset."""
     old, new = leaves(before), leaves(after)
     paths = [*old, *(path for path in new if path not in old)]
     pairs = {path: (old.get(path), new.get(path)) for path in paths}

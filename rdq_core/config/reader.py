@@ -57,14 +57,14 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(slots=True)
-class Reading:
+class ParsedDocument:
     """The data of one document, and the line of each path."""
 
     data: Any
     lines: dict[Path, int] = field(default_factory=dict)
 
 
-def read(text: str | bytes) -> Reading:
+def read(text: str | bytes) -> ParsedDocument:
     """The document's data. Raises ConfigInvalid with the line unless it is one plain document."""
     decoded = _decoded(text)
     try:
@@ -123,7 +123,7 @@ class _Builder:
         self._lines: dict[Path, int] = {}
         self._values = 0
 
-    def document(self) -> Reading:
+    def document(self) -> ParsedDocument:
         next(self._events)  # the stream's start
         if isinstance(next(self._events), StreamEndEvent):
             raise ConfigInvalid(THE_FILE, "is empty; accepted: one YAML or JSON document")
@@ -132,16 +132,16 @@ class _Builder:
         extra = next(self._events)
         if isinstance(extra, DocumentStartEvent):
             raise _refused(
-                (), extra, "a second document starts here; accepted: one document in a file"
+                (), extra, "a second document starts here; accepted: one document per file"
             )
-        return Reading(data, self._lines)
+        return ParsedDocument(data, self._lines)
 
     def _value(self, event: Event, path: Path) -> Any:
         self._lines.setdefault(path, _line(event))
         if isinstance(event, AliasEvent):
             return self._alias(event, path)
         if not isinstance(event, NodeEvent):
-            raise _refused(path, event, "no value stands here")
+            raise _refused(path, event, "there is no value here")
         before = self._values
         self._count(1, event, path)
         value = self._built(event, path)
@@ -163,7 +163,7 @@ class _Builder:
             case SequenceStartEvent():
                 return self._sequence(path)
             case _:
-                raise _refused(path, event, "no value stands here")
+                raise _refused(path, event, "there is no value here")
 
     def _mapping(self, path: Path) -> dict[str, Any]:
         built: dict[str, Any] = {}
@@ -174,7 +174,7 @@ class _Builder:
                 raise _refused(
                     (*path, key),
                     event,
-                    f"the key stands here twice, first on line {first}; accepted: once",
+                    f"the key is given twice, first on line {first}; accepted: once",
                 )
             self._lines[(*path, key)] = _line(event)
             built[key] = self._value(next(self._events), (*path, key))
@@ -182,7 +182,7 @@ class _Builder:
 
     def _key(self, event: Event, path: Path) -> str:
         if not isinstance(event, ScalarEvent) or event.tag is not None:
-            raise _refused(path, event, "this key is no text; accepted: plain names as keys")
+            raise _refused(path, event, "this key is not text; accepted: plain names as keys")
         if event.value == "<<" and _is_plain(event):
             raise _refused(
                 (*path, "<<"),
@@ -191,7 +191,7 @@ class _Builder:
             )
         key = _scalar(event)
         if isinstance(key, Unquoted) or not isinstance(key, str):
-            note = f'is no text to YAML; quote it: "{shown(key)}"; accepted: text as keys'
+            note = f'is not text to YAML; quote it: "{shown(key)}"; accepted: text as keys'
             raise _refused((*path, shown(key)), event, f"the key {note}")
         return key
 

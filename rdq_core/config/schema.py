@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from rdq_core.config.kinds import TextList, ValueKind
-from rdq_core.config.sections import Kind, Part, PartMap, Section, Setting, keys_of
+from rdq_core.config.sections import Part, PartMap, Section, Setting, SettingKind, keys_of
 from rdq_core.config.settings import ConfigFile
 
 
@@ -74,7 +74,7 @@ def _described(
     return schema | {"description": meaning, "title": key.replace("_", " ").title()}
 
 
-def _of_kind(kind: Kind[Any], definitions: dict[str, Any]) -> dict[str, Any]:
+def _of_kind(kind: SettingKind[Any], definitions: dict[str, Any]) -> dict[str, Any]:
     match kind:
         case ValueKind():
             return dict(kind.json)

@@ -32,16 +32,16 @@ AnySection = TypeVar("AnySection", bound="Section")
 _SETTING: Final = "setting"
 
 
-class Kind(Protocol[Read_co]):
+class SettingKind(Protocol[Read_co]):
     """What a key may hold: a ValueKind, a TextList, a Part or a PartMap."""
 
     @property
     def accepted(self) -> str:
-        """What a refusal says the key takes."""
+        """What the key takes, for refusals."""
 
     @property
     def absent(self) -> Any:
-        """What a key reads as that is neither given nor has a default."""
+        """The value of a key that is not given and has no default."""
 
     def read(self, value: object, path: str) -> Read_co:
         """The typed value of stored data, or of a typed value. Raises ConfigInvalid."""
@@ -52,7 +52,7 @@ class Kind(Protocol[Read_co]):
 
 @dataclass(frozen=True, slots=True)
 class _Unread:
-    """A given value that can't be read: kept as it is, for the check of the layer to refuse."""
+    """A given value that can't be read, kept for the check of the layer to refuse."""
 
     given: object
 
@@ -65,7 +65,7 @@ class Setting(Generic[Given_contra, Read_co]):
     reads as the typed value of what was given, or else of the default.
     """
 
-    def __init__(self, default: Any, kind: Kind[Read_co]) -> None:
+    def __init__(self, default: Any, kind: SettingKind[Read_co]) -> None:
         self.default, self.kind = default, kind
         self._unset = kind.absent if default is None else kind.read(default, "default")
 
@@ -78,7 +78,7 @@ class Setting(Generic[Given_contra, Read_co]):
         def __set__(self, section: object, given: Given_contra | None) -> None: ...
 
     def typed(self, given: object) -> object:
-        """What a given value reads as."""
+        """The typed value of a given value."""
         try:
             return self.kind.read(given, "given")
         except ConfigInvalid:
@@ -86,7 +86,7 @@ class Setting(Generic[Given_contra, Read_co]):
 
 
 def required(kind: ValueKind[str]) -> Any:
-    """The declaration of a text without which its section can't be built."""
+    """The declaration of a text that its section requires."""
     return field(metadata={_SETTING: Setting[str, str](None, kind)})
 
 
@@ -127,13 +127,11 @@ class Section:
         return section.resolved()
 
     def broken_relations(self) -> Iterable[tuple[str, str]]:
-        """For each relation between keys that doesn't hold: the key to refuse, and what it would
-        have to be.
-        """
+        """For each broken relation between keys: the key to refuse, and what it accepts."""
         return ()
 
     def resolved(self) -> Self:
-        """The section with what follows from other keys filled in."""
+        """The section with the values that follow from other keys."""
         return self
 
     def filled(self, **typed: Any) -> Self:
@@ -147,7 +145,7 @@ class Section:
         return key in vars(self)
 
     def layer(self) -> dict[str, Any]:
-        """The keys that were given, as a file says them; not checked yet."""
+        """The keys that were given, as a file would have them; not checked yet."""
         return {
             key: _as_layer(setting.kind, vars(self)[key])
             for key, setting in self.declared_keys.items()
@@ -227,7 +225,7 @@ def keys_of(section: type[Section]) -> Mapping[str, Setting[Any, Any]]:
 
 
 def defaults_of(section: type[Section]) -> dict[str, Any]:
-    """What a section that says nothing gets, as a file would say it."""
+    """The defaults of a section's keys, as a file would give them."""
     return {
         key: defaults_of(setting.kind.section) if isinstance(setting.kind, Part) else default
         for key, setting in keys_of(section).items()
@@ -244,7 +242,7 @@ def _descriptor(section: type[Section], name: str) -> object:
     return next((vars(each)[name] for each in section.__mro__ if name in vars(each)), None)
 
 
-def _as_layer(kind: Kind[Any], value: Any) -> Any:
+def _as_layer(kind: SettingKind[Any], value: Any) -> Any:
     if isinstance(value, _Unread):
         return list(value.given) if isinstance(value.given, tuple) else value.given
     if isinstance(value, Section):

@@ -107,7 +107,7 @@ class Retry(Section):
 
     @property
     def policy(self) -> BackoffPolicy:
-        """The same as what the engine computes waits with."""
+        """The policy in the form that computes waits."""
         return BackoffPolicy(
             kind=self.backoff,
             initial=self.initial_backoff,
@@ -117,7 +117,7 @@ class Retry(Section):
         )
 
     def broken_relations(self) -> Iterator[tuple[str, str]]:
-        """A stored value that no policy can be computed with."""
+        """A stored value with which no waits can be computed."""
         try:
             _ = self.policy
         except InputInvalid as error:
@@ -287,9 +287,9 @@ class QueueSettings(Queue):
     """Everything about one queue, after all layers: its keys, and its state.
 
     `revision` is the configuration's as it was read, 0 when it wasn't stored. `paused` stops
-    claims, not submits; `deleting` stops submits, not claims. `override_suspended`: what people set
-    contradicts what was declared since. `shards_ever` is the most `index_shards` that the queue has
-    had: tasks may still be in any of them.
+    claims, not submits; `deleting` stops submits, not claims. `override_suspended`: the override
+    contradicts the declared layer and is not applied. `shards_ever` is the most `index_shards` that
+    the queue has had: tasks may still be in any of them.
     """
 
     queue: str

@@ -25,9 +25,9 @@ _MOST_SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """What people set on top of what is declared: why, and until when.
+    """What an operator set over the declared layer, with the reason and the end.
 
-    `expires_at` None means until they undo it.
+    `expires_at` None means until it is cleared.
     """
 
     layer: Mapping[str, Any]
@@ -48,11 +48,12 @@ class StoredQueue:
     queue is paused. `shards_ever` is the most `index_shards` that any layer has asked for.
 
     `deleting_at` is when the queue began to refuse submits, None while it takes them. `deleted_at`
-    is when the delete was completed: what is left is a tombstone, which keeps the layers in case a
-    task is found in the queue later. `looked_at` is when a sweep last looked for such tasks.
+    is when the deletion was completed. The item that stays is a tombstone, which keeps the layers
+    in case a task is found in the queue later. `looked_at` is when a sweep last looked for such
+    tasks.
 
-    `owners` are the template resources that declare the queue, the first of which created it. A
-    queue without owners was created by people, and no template deletes it.
+    `owners` are the template resources that declare the queue; the first one created it. A queue
+    without owners was created by an operator, and no template deletes it.
     """
 
     queue: str
@@ -163,8 +164,9 @@ def redeclared(
 
 
 def owned(before: StoredQueue, owners: tuple[str, ...]) -> StoredQueue:
-    """The queue with other owners, at a new revision: of two templates that add themselves at the
-    same time, one gets a conflict and neither is lost.
+    """The queue with other owners, at a new revision.
+
+    When two templates add themselves at the same time, one gets a conflict and neither is lost.
     """
     return (
         before
@@ -174,7 +176,7 @@ def owned(before: StoredQueue, owners: tuple[str, ...]) -> StoredQueue:
 
 
 def _without_override(deleted: StoredQueue) -> StoredQueue:
-    """A deleted queue without what people had set on it, which doesn't concern its successor."""
+    """A deleted queue without its override and pause, which the restored queue doesn't keep."""
     revision = deleted.override_revision + (deleted.override is not None)
     return replace(
         deleted, override=None, override_revision=revision, paused_at=None, pause_reason=None

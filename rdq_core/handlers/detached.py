@@ -1,4 +1,4 @@
-"""A context for a handler that is called directly and not by a sweep, as tests do."""
+"""The context of a handler that is called directly and not by a sweep, for example in tests."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -23,8 +23,9 @@ class _WallClock:
 def detached_context(
     ref: str, queue: str, payload: bytes, *, task_id: str = _TASK_ID
 ) -> TaskContext:
-    """The context of a first attempt that no store has: never cancelled, its lease never lost, its
-    deadline an hour away.
+    """The context of a first attempt that is in no store.
+
+    It is never cancelled, never loses its lease, and its deadline is an hour away.
     """
     clock = _WallClock()
     now = clock.now()

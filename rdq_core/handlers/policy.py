@@ -1,7 +1,7 @@
-"""What a typed task is defined with, as one layer of its queue's configuration.
+"""The options of a typed task as one layer of its queue's configuration.
 
-The layer is below what is declared for the queue and above the defaults of its file, so that an
-operator's change wins over code that is already deployed.
+The layer is below the declared one and above the file's defaults, so an operator's change wins over
+deployed code.
 """
 
 from datetime import timedelta
@@ -21,10 +21,9 @@ def layer_of(
     timeout: str | timedelta | None = None,
     retention: str | timedelta | None = None,
 ) -> dict[str, Any]:
-    """The options as a layer in canonical spelling. It has only the keys that were given; the
-    others come from the queue.
+    """The options as a layer in canonical spelling, with only the keys that were given.
 
-    `timeout` bounds an attempt. `retention` is how long an ended task stays, however it has ended.
+    `timeout` limits an attempt. `retention` is how long an ended task stays, whatever its status.
     Raises ConfigInvalid naming the option below `path`.
     """
     from rdq_core.config.checking import check_queue

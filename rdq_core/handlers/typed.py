@@ -274,7 +274,7 @@ def task(
 
 
 def check_definition(value: object) -> TaskDefinition[Any, Any]:
-    """The value, if `task` made it. Raises ConfigInvalid for anything else, look-alikes too."""
+    """The value, if `task` made it. Raises ConfigInvalid for anything else."""
     if type(value) is not TaskDefinition or getattr(value, "_made", None) is not _MAKER_TOKEN:
         raise _not_a_definition(value)
     return value
@@ -292,5 +292,5 @@ def _check_names(path: str, *, name: object, queue: object, version: object) -> 
 
 def _not_a_definition(value: object) -> ConfigInvalid:
     return ConfigInvalid(
-        "tasks", f"a {type(value).__name__} is no definition: only rdq_core.task makes one"
+        "tasks", f"a {type(value).__name__} is not a task definition: only rdq_core.task makes one"
     )

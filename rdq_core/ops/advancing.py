@@ -1,10 +1,10 @@
-"""Advances jobs page by page. Command lines, sweeps and the ops function all do, side by side.
+"""Advances jobs page by page. Commands, sweeps and the ops function may do so concurrently.
 
     store the page ──► redrive or purge each task ──► store counts, cursor and the next page's time
 
 The invariant: killed at any point, a job continues without treating a task twice or leaving one
 out. Each task that is sent back bears the job's id, each write requires the death that was seen,
-and of a page that another host began each task is checked before it is treated.
+and a host that takes over a page checks each of its tasks first.
 """
 
 import math
@@ -28,12 +28,13 @@ _CHECKS_CANARY_EVERY: Final = timedelta(seconds=1)
 _READS_AT_ONCE: Final = 100
 _MOST_READ: Final = 2_000
 _ROUNDING: Final = 1e-9
-"""Of floats: 0.07 * 100 is a little more than 7, and must not round up to 8."""
+"""A tolerance for floats: 0.07 * 100 is slightly above 7 and must not round up to 8."""
 
 
 class Advancer:
-    """Advances open jobs, `at_once` tasks of a page side by side. Any number of hosts may do so at
-    the same time.
+    """Advances open jobs, `at_once` tasks of a page in parallel.
+
+    Any number of hosts may advance the same job at the same time.
     """
 
     def __init__(self, parts: OperatorParts, *, at_once: int) -> None:
@@ -46,10 +47,10 @@ class Advancer:
         self._at_once = at_once
 
     def advance(self, job: Job, *, take_over: bool = False) -> Job:
-        """One step of a job that is due: a page, or a check of its canary. Returns the job as it is
-        stored afterwards.
+        """Take one step of a job that is due: a page, or a check of its canary.
 
-        With `take_over` a page is not left to the host that began it, which is safe at any time.
+        Returns the job as it is stored afterwards. With `take_over` it takes over a page that
+        another host began, which is safe at any time.
         Raises StoreFailed and Unavailable: the next call repeats the page that was under way.
         """
         now = self._clock.now()
@@ -67,7 +68,7 @@ class Advancer:
     def _step(self, job: Job) -> Job:
         order = Order.from_plain(job.operation, job.order)
         if job.page:
-            # Another host began the page: what it has done of it is found out task by task.
+            # Another host began the page: check for each task whether that host has treated it.
             held = self._held(job)
             if not self._jobs.replace(job, held):
                 return self._stored(job)
@@ -103,8 +104,9 @@ class Advancer:
         return self._worked_off(begun, order, {entry.task_id: entry for entry in entries})
 
     def _read(self, job: Job, order: Order) -> tuple[list[DeadEntry], Any, bool]:
-        """The next selected entries, the cursor to go on with, and whether there may be more. Reads
-        2,000 entries at most, so that a page takes a bounded time.
+        """The next selected entries, the cursor to continue with, and whether there may be more.
+
+        Reads at most 2,000 entries, so that a page takes a bounded time.
         """
         selected: list[DeadEntry] = []
         cursor, most, budget = job.cursor, page_size(job, order), _MOST_READ
@@ -126,9 +128,7 @@ class Advancer:
         return selected, cursor, job.reads_on
 
     def _worked_off(self, job: Job, order: Order, entries: Mapping[str, DeadEntry]) -> Job:
-        """Treat each task of the page, and count them. Of a page that another host began there are
-        no `entries`.
-        """
+        """Treat and count each task of the page. `entries` is empty for a page taken over."""
         began = self._clock.now()
         treated = self._side_by_side(
             lambda seen: Treated(seen, self._treat(job, order, seen, entries.get(seen.task_id))),
@@ -150,8 +150,9 @@ class Advancer:
     def _side_by_side(
         self, treat: Callable[[Seen], Treated], page: Sequence[Seen]
     ) -> list[Treated]:
-        """Treats the tasks; the results in their order. When storage fails for one, those that
-        haven't begun are left alone.
+        """Treat the tasks in parallel; results are in order.
+
+        When storage fails for one, those not yet begun are skipped.
         """
         pool = ThreadPoolExecutor(self._at_once, thread_name_prefix="rdq-job")
         try:
@@ -162,9 +163,7 @@ class Advancer:
     def _treat(
         self, job: Job, order: Order, seen: Seen, entry: DeadEntry | None
     ) -> RdqError | None:
-        """Why a task was left as it is; None when the operation was applied to it, here or by the
-        host that began the page.
-        """
+        """Why a task was not changed; None if this host or the one before applied the operation."""
         is_ours = entry is not None
         try:
             self._do(job, order, entry or self._still_dead(seen))
@@ -178,7 +177,7 @@ class Advancer:
         entry = self._store.dead_entry(seen.task_id)
         if entry is None or entry.dead_at != seen.dead_at:
             raise TaskConflict(
-                f"task {seen.task_id} is not dead any more as it was seen", task_id=seen.task_id
+                f"task {seen.task_id} has changed since it was selected", task_id=seen.task_id
             )
         return entry
 
@@ -195,8 +194,9 @@ class Advancer:
         return self._store.bears_mark(seen.task_id, job.id)
 
     def _settled(self, job: Job) -> Job:
-        """Counts what was done of a page that was under way when the job ended. The other tasks of
-        the page are left alone.
+        """Count the treated tasks of the page that was under way when the job ended.
+
+        The other tasks of the page are not changed.
         """
         order = Order.from_plain(job.operation, job.order)
         treated = [Treated(seen, None) for seen in job.page if self._is_done(job, order, seen)]
@@ -225,9 +225,7 @@ class Advancer:
         return self._replaced(job, job.changed(is_proved=True, judged_by=None, due_at=now))
 
     def _succeeded(self, seen: Seen) -> bool | None:
-        """Whether a task's first attempt after it was sent back succeeded; None while it has not
-        ended.
-        """
+        """Whether a task's first attempt after its redrive succeeded; None until that has ended."""
         task = self._store.get(seen.task_id)
         if task is None:
             return False

@@ -1,4 +1,4 @@
-"""Page cursors: opaque text that says where a list goes on, valid for the query that it came from.
+"""Page cursors: opaque text marking where a list continues, valid for the query that it came from.
 
 The invariant: nothing is read of a cursor that isn't signed with this installation's key, so no
 caller can make one up.
@@ -25,7 +25,7 @@ _SIGNATURE_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a list goes on: the store's handle of the last item returned, and the time of its first
+    """Where a list continues: the handle of the last item returned, and the time of the first
     page.
     """
 

@@ -1,7 +1,6 @@
-"""The DLQ as operators look at it: page by page, grouped by error, one task with its history.
+"""Queries about the DLQ: pages of entries, groups of equal errors, one task with its history.
 
-The invariant: memory does not grow with the size of the DLQ. Nothing here changes anything:
-`dead_letter_edits` does.
+The invariant: memory does not grow with the size of the DLQ. Changes are in `dead_letter_edits`.
 """
 
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from rdq_core.ops.parts import OperatorParts
 from rdq_core.ops.selection import NO_FILTER, DeadLetterFilter
 
 LOOKED_THROUGH: Final = 5_000
-"""The number of entries that are read at most for one page of those that meet the conditions."""
+"""The most entries that are read to fill one page of matching ones."""
 NEW_FOR: Final = timedelta(hours=24)
 """How long a group counts as new after its first death."""
 _PAGE: Final = 100
@@ -39,9 +38,9 @@ class Entries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Dead tasks of one queue with the same fingerprint, hence of the same bug. The example is the
-    newest.
+    """Dead tasks of one queue with the same fingerprint, so probably of one bug.
 
+    `example` is the newest.
     `is_new`: the first of them died in the last 24 hours, and none has been redriven before.
     """
 

@@ -19,14 +19,14 @@ _REMEMBERED: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Treated:
-    """A task of a page, and why it was left as it is; None when the operation was applied to it."""
+    """A task of a page, and why it was not changed; None if the operation was applied."""
 
     seen: Seen
     refusal: RdqError | None
 
 
 def page_size(job: Job, order: Order) -> int:
-    """About a second's worth of tasks at the job's rate; of a canary at most the missing ones."""
+    """The number of tasks in about a second at the job's rate, within what a canary still needs."""
     count, period = order.pace
     size = max(1, min(count * _A_SECOND // period, LONGEST_PAGE))
     if order.canary is None or job.is_proved:

@@ -29,17 +29,18 @@ from rdq_core.ops.queues import (
 )
 
 FOR_EVER: Final = timedelta.max
-"""As `lasts` of a set: until an operator clears it."""
+"""The value of `lasts` for an override without an end."""
 
-_TRIES: Final = 5
+_ATTEMPTS: Final = 5
 _MOST_RECORDED: Final = 50
 _LONGEST_RECORDED: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """The result for one queue of a file. `revision` is the declared layer's afterwards; `error` is
-    set for a conflict.
+    """The result for one queue of a file.
+
+    `revision` is the declared layer's after the change. `error` is set for a conflict.
     """
 
     queue: str
@@ -73,7 +74,7 @@ class QueueEditor:
         """Declare the queues of a file, in its order. Applying it again changes nothing.
 
         A stored queue that can't be read raises CorruptItem before anything is written. A queue
-        that another writer changes meanwhile is reported as a conflict, and the others are applied.
+        that another writer changes meanwhile is reported as a conflict; the others are applied.
         """
         before = {queue: self._queues.stored(queue) for queue in checked(document).queues}
         differences = [difference(stored, queue, document) for queue, stored in before.items()]
@@ -109,12 +110,12 @@ class QueueEditor:
         )
 
     def own(self, queue: str, owner: str, *, is_new: bool) -> None:
-        """Record that a template's resource declares the queue; one that an operator created gets
-        no owner.
+        """Record that a template's resource declares the queue.
 
-        Raises ConfigConflict when other writers win at every try.
+        A queue that an operator created gets no owner. Raises ConfigConflict when other writers
+        win every time.
         """
-        for _ in range(_TRIES):
+        for _ in range(_ATTEMPTS):
             stored = existing(self._queues, queue)
             others = tuple(each for each in stored.owners if each != owner and not is_new)
             owners = (*others, owner) if is_new or stored.owners else ()
@@ -125,10 +126,12 @@ class QueueEditor:
         raise _always_conflicting(queue)
 
     def disown(self, queue: str, owner: str) -> bool:
-        """Record that a resource no longer declares the queue. True when it is the last owner: then
-        it stays recorded until the queue is deleted. Raises as `own` does.
+        """Record that a resource no longer declares the queue.
+
+        True when it is the last owner, which stays recorded until the queue is deleted. Raises as
+        `own` does.
         """
-        for _ in range(_TRIES):
+        for _ in range(_ATTEMPTS):
             stored = existing(self._queues, queue)
             if owner not in stored.owners or stored.owners == (owner,):
                 return owner in stored.owners
@@ -145,8 +148,8 @@ class QueueEditor:
     ) -> dict[str, Any]:
         """Put KEY=VALUE into the queue's override; an empty value removes a key, other keys stay.
 
-        A queue has one override, with the reason given last. It ends after `lasts`, or without one
-        when it would have ended before. Raises QueueNotFound, ConfigInvalid, and ConfigConflict
+        A queue has one override, with the reason given last. It ends after `lasts`; without
+        `lasts`, its end stays as it was. Raises QueueNotFound, ConfigInvalid, and ConfigConflict
         when another operator sets it at the same time.
         """
         _check_reason(reason)
@@ -256,9 +259,7 @@ class QueueEditor:
 
 
 def _always_conflicting(queue: str) -> ConfigConflict:
-    return ConfigConflict(
-        f"queue {queue} was changed by another writer at every try", hint="try again"
-    )
+    return ConfigConflict(f"queue {queue} was changed by other writers each time", hint="try again")
 
 
 def _check_reason(reason: str) -> None:

@@ -1,7 +1,7 @@
-"""Which dead tasks an operator means.
+"""Selections of dead tasks, by id, filter or group.
 
-The invariant: a selection names its tasks in exactly one way, so that a request which names nothing
-never changes everything. Requests inherit these fields and a job stores them: a new condition is a
+The invariant: a selection uses exactly one of these, so that an empty request never selects
+everything. Requests inherit these fields and a job stores them: a new condition is a
 field of `DeadLetterFilter` and a line of `admits`.
 """
 
@@ -25,7 +25,7 @@ _WAYS: Final = "exactly one of task ids, filters, a group, or all"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFilter:
-    """Conditions that a dead task must meet, all of them; None asks nothing.
+    """Conditions on dead tasks, all of which must hold; None is no condition.
 
     `type` is a glob on the error's type, `handler` a handler ref, `group` a fingerprint. `since`
     and `until` bound the time of death, both included.
@@ -48,7 +48,7 @@ class DeadLetterFilter:
         )
 
     def conditions(self) -> dict[str, Any]:
-        """The conditions as JSON data, in the order of the fields; those that ask nothing are None.
+        """The conditions as JSON data, in the order of the fields; unused ones are None.
 
         A request that inherits from this has further fields, which are not part of it.
         """
@@ -69,7 +69,7 @@ NO_FILTER: Final = DeadLetterFilter()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection(DeadLetterFilter):
-    """The dead tasks that a redrive or purge is about.
+    """The dead tasks that a redrive or purge applies to.
 
     Raises InputInvalid unless it is exactly one of ids, filters, a group, all.
     """

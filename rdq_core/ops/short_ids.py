@@ -1,4 +1,4 @@
-"""Shortened ids: the last or first letters of an id, enough of them to mean one task.
+"""Shortened ids: the last or first letters of an id, enough to identify one task.
 
 The invariant: letters that could mean two tasks are refused.
 """
@@ -25,12 +25,12 @@ def is_short(text: str) -> bool:
 
 
 def is_meant(short: str, whole: str) -> bool:
-    """Whether the shortened id can mean this one."""
+    """Whether the shortened id matches this one."""
     return whole.endswith(short.upper()) or whole.startswith(short.upper())
 
 
 class ShortIds:
-    """Finds the task that a shortened id means, among the dead, the waiting and the running."""
+    """Finds the task of a shortened id among the dead, waiting and running tasks."""
 
     def __init__(self, parts: OperatorParts) -> None:
         self._store = parts.store
@@ -38,13 +38,15 @@ class ShortIds:
         self._clock = parts.clock
 
     def find(self, short: str, queue: str | None = None) -> str:
-        """The one whole id that is meant, of a task of `queue` or, when that is None, of any queue.
+        """The id of the one task that matches, in `queue` or, when that is None, in any queue.
 
-        At most 10,000 tasks of each queue are read. Raises TaskNotFound when no id matches,
+        Reads at most 10,000 tasks of each queue. Raises TaskNotFound when no id matches,
         InputInvalid when several do or when `short` can't be a part of an id.
         """
         if not is_short(short):
-            raise InputInvalid("id", f"{FEWEST} letters of an id at least, its last or its first")
+            raise InputInvalid(
+                "id", f"give at least {FEWEST} letters, the last or the first of the id"
+            )
         queues = [queue] if queue is not None else sorted(self._queues.all())
         matching = {
             task_id for name in queues for task_id in self._ids(name) if is_meant(short, task_id)

@@ -145,4 +145,4 @@ def rejection(line: int | None, error: RdqError) -> Rejected:
 
 
 def _no_progress(_done: int) -> None:
-    """What is called in place of an `on_progress` that was not given."""
+    """The `on_progress` of callers that give none."""

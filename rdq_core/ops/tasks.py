@@ -1,4 +1,4 @@
-"""Tasks in any status, as operators look at them.
+"""Queries about tasks in any status.
 
 Nothing here changes anything: `task_edits` does.
 """
@@ -19,12 +19,12 @@ from rdq_core.ops.selection import named
 
 LiveStatus: TypeAlias = Literal["PENDING", "IN_FLIGHT"]
 _AHEAD: Final = timedelta(days=400)
-"""Longer than any task can wait, so that a reading up to then sees all that wait."""
+"""Longer than any task can wait, so that a read up to then returns all waiting tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFilter:
-    """Conditions that a waiting or running task must meet, all of them; None asks nothing."""
+    """Conditions on waiting or running tasks, all of which must hold; None is no condition."""
 
     status: LiveStatus | None = None
     handler: str | None = None

@@ -5,8 +5,8 @@
       ServiceToken: <the ops function's ARN>
       Config: {config_version: 1, queues: {...}}        # or Text: <YAML>
 
-The invariant: CloudFormation always gets an answer, and a queue is deleted only if it holds no
-task, was created by a template, and no other resource declares it: queues move between resources.
+The invariant: CloudFormation always gets an answer. A queue is deleted only if it holds no task,
+was created by a template, and is declared by no other resource (queues may move between resources).
 """
 
 import hashlib
@@ -37,7 +37,7 @@ _MARGIN: Final = timedelta(seconds=3)
 _KINDS: Final = ("Create", "Update", "Delete")
 _FAILED: Final = "!failed"
 _TEXTS: Final = frozenset({"owner", "runbook", "function", "handler_version", "field"})
-_TRIES: Final = 3
+_ATTEMPTS: Final = 3
 _SECONDS: Final = 10
 
 
@@ -51,7 +51,7 @@ class CustomResource:
     def handle(
         self, event: Mapping[str, Any], remaining: timedelta | None = None
     ) -> dict[str, Any]:
-        """Carry out the event, and send CloudFormation the answer. Returns that; raises nothing."""
+        """Carry out the event, send CloudFormation the answer, and return it. Never raises."""
         change = _Change(self._parts, event)
         # In a thread, so that an answer is sent before Lambda ends the invocation: without one
         # CloudFormation waits for an hour.
@@ -90,7 +90,7 @@ class _Change:
     def _apply(self) -> dict[str, Any]:
         kind = self._event["RequestType"]
         if kind not in _KINDS:
-            raise InputInvalid("RequestType", f"is none of {', '.join(_KINDS)}")
+            raise InputInvalid("RequestType", f"is not one of {', '.join(_KINDS)}")
         if kind == "Delete":
             exists = not str(self._event.get("PhysicalResourceId", "")).endswith(_FAILED)
             return self._release(self._queues_of("ResourceProperties")) if exists else {}
@@ -106,8 +106,10 @@ class _Change:
         return {"Queues": ",".join(wanted.queues)} | self._release(dropped)
 
     def _declare(self, wanted: Document) -> None:
-        """Declare the queues of the file. After a conflict those that it has created are deleted
-        again, since CloudFormation takes the resource for not created.
+        """Declare the queues of the file.
+
+        After a conflict the queues it has just created are deleted, because CloudFormation
+        considers the resource not created.
         """
         editor = self._editor()
         applied = editor.apply(wanted)
@@ -125,7 +127,8 @@ class _Change:
         raise ConfigConflict(f"queue {refused.queue}: {refused.error.message}", hint="deploy again")
 
     def _release(self, queues: set[str]) -> dict[str, Any]:
-        """Begin the deletion of those queues that are empty and that this resource alone declares.
+        """Begin to delete the queues that are empty and declared by this resource alone.
+
         The others stay.
         """
         editor = self._editor()
@@ -216,17 +219,18 @@ def _physical_id(event: Mapping[str, Any]) -> str:
 
 
 def put_answer(url: str, body: bytes) -> None:
-    """Send an answer to CloudFormation's presigned URL, or to a local engine. Raises OSError when
-    that fails three times.
+    """Send an answer to CloudFormation's presigned URL, or to a local engine.
+
+    Raises OSError after three failures.
     """
     if not (url.startswith("https://") or (url.startswith("http://") and is_loopback(url))):
         raise OSError("ResponseURL is not an HTTPS URL")
     # The signature covers an empty content type, and urllib would set one of its own.
     request = urllib.request.Request(url, data=body, method="PUT", headers={"Content-Type": ""})  # noqa: S310 - checked above
-    for tried in range(_TRIES):
+    for tried in range(_ATTEMPTS):
         try:
             with urllib.request.urlopen(request, timeout=_SECONDS):  # noqa: S310 - the same
                 return
         except OSError:
-            if tried + 1 == _TRIES:
+            if tried + 1 == _ATTEMPTS:
                 raise

@@ -13,8 +13,8 @@ Listener = Callable[[BaseException], object]
 class ErrorHub:
     """An `ErrorSink` that passes each error to another one, and then to each listener.
 
-    Listeners are the application's code: one that raises is reported itself, and the others are
-    still called.
+    An exception from a listener, which is the application's code, is reported too, and the other
+    listeners are still called.
     """
 
     def __init__(self, first: ErrorSink) -> None:
@@ -35,7 +35,7 @@ class ErrorHub:
         for listener in self._listeners:
             try:
                 listener(error)
-            except Exception as broken:  # noqa: BLE001 - whatever a listener raises, rdq goes on
+            except Exception as broken:  # noqa: BLE001 - a listener's exception must not stop rdq
                 self._first(broken, where="a listener of on_error")
 
 

@@ -25,8 +25,9 @@ class Gauges:
         self._read_at: datetime | None = None
 
     def emit(self) -> None:
-        """Measure every queue, unless that was done within a minute. A queue that can't be read is
-        reported as an error, and the others are measured.
+        """Measure every queue, at most once a minute.
+
+        A queue that can't be read is reported as an error; the others are still measured.
         """
         now = self._parts.clock.now()
         if self._read_at is not None and now - self._read_at < _EVERY:

@@ -1,4 +1,4 @@
-"""What rdq's Lambda functions share: parts that outlive an invocation, and its begin and end."""
+"""The host of rdq's Lambda functions: parts that outlive an invocation, and its start and end."""
 
 import contextlib
 import functools
@@ -33,8 +33,9 @@ class FunctionHost:
 
     @contextlib.contextmanager
     def invocation(self) -> Iterator[None]:
-        """Wrap each invocation. Lambda may have frozen the process before it, so the storage clock
-        forgets its offset.
+        """Wrap each invocation.
+
+        Lambda may have frozen the process before it, so the storage clock drops its offset.
         """
         clock = self.parts.clock
         if isinstance(clock, StorageClock):

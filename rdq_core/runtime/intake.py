@@ -6,7 +6,7 @@
     {"submit": {...}}                  a task object, as from EventBridge Scheduler or any caller
 
 The invariant: the same record is the same task, however often it is delivered. A refused record
-doesn't stop the others, except those behind it in its group of a FIFO queue.
+stops only the records behind it in its group of a FIFO queue.
 """
 
 import json
@@ -99,7 +99,7 @@ class IntakeFunction:
     def _store_in_order(
         self, drafts: list[Draft | RdqError], groups: list[str | None]
     ) -> Sequence[_Answer]:
-        """Store one draft after the other, so that each is due after the one before.
+        """Store the drafts one by one, so that each is due after the one before.
 
         When a record of a FIFO queue's group stays in SQS, the later ones of the group stay too;
         their answer is None.
@@ -144,7 +144,7 @@ class IntakeFunction:
             return self._draft_of_matched(event)
         raise InputInvalid(
             "event",
-            "is of no source that the intake knows",
+            "is not from a source that the intake supports",
             hint='to store one task, send {"submit": {...}}',
         )
 

@@ -1,7 +1,7 @@
-"""The Lambda invocation that code runs in, if any: the time that is left, and whether rdq made it.
+"""The current Lambda invocation, if any: its remaining time, and whether rdq made it.
 
-Lambda's Python runtime passes the invocation's context to the handler alone. Code far below it is
-given none, so it is searched for among the arguments of a call and the locals of its callers.
+Lambda's Python runtime passes the context only to the handler. Code further down finds it among the
+arguments of a call and the local variables of its callers.
 """
 
 import os
@@ -19,10 +19,9 @@ _MAX_NAME: Final = 256
 
 
 def is_delivery(lambda_context: object | None = None) -> bool:
-    """Whether this code was called by rdq: by this process's engine, or as a function invoked by a
-    sweeper.
+    """Whether rdq called this code: the engine in this process, or a sweeper through Lambda.
 
-    `lambda_context` is the invocation's, None outside of Lambda. A sweeper sets `custom.rdq` in its
+    `lambda_context` is the invocation's, None outside Lambda. A sweeper sets `custom.rdq` in its
     ClientContext.
     """
     if current_delivery.get() is not None:
@@ -35,8 +34,9 @@ def is_delivery(lambda_context: object | None = None) -> bool:
 
 
 def find_lambda_context(arguments: Iterable[object]) -> Any | None:
-    """The Lambda context among `arguments`, else among the locals of this thread's callers; None
-    outside of Lambda.
+    """The Lambda context among `arguments` or among the locals of this thread's callers.
+
+    None outside Lambda.
     """
     given = next((value for value in arguments if remaining_of(value) is not None), None)
     return _among_callers() if given is None else given
@@ -50,9 +50,7 @@ def remaining_of(lambda_context: object) -> timedelta | None:
 
 
 def worker_name(lambda_context: object | None = None) -> str:
-    """The name of this worker on attempt records: function and request id on Lambda, else host and
-    process id.
-    """
+    """The worker's name on attempt records: function and request id, or host and process id."""
     function = os.environ.get("AWS_LAMBDA_FUNCTION_NAME") or getattr(
         lambda_context, "function_name", None
     )

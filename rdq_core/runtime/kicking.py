@@ -4,9 +4,9 @@
       └─ acquire the queue's reservation ──┬─ acquired ──► start a sweep
                                            └─ a sweep is announced, or just started ──► nothing
 
-The invariant: each row was committed before the last look of an announced sweep, or a sweep was
-started after it. A reservation whose start is refused is released, and the batch fails, so that the
-stream delivers it again.
+The invariant: each row is committed before an announced sweep looks for remaining work, or a sweep
+is started after it. If the start is refused, the reservation is released and the batch fails, so
+that the stream delivers it again.
 """
 
 import threading
@@ -31,8 +31,8 @@ _TIME_TO_LIVE: Final = "dynamodb.amazonaws.com"
 DynamoDB Streams" in DynamoDB's documentation.
 """
 SOON: Final = timedelta(seconds=65)
-"""What is due later is left to the next scheduled sweep, which starts within a minute, or a little
-later.
+"""How far ahead a kick looks. Later work is left to the schedule, which starts a sweep within a
+minute or slightly more.
 """
 
 
@@ -44,10 +44,10 @@ class KickFunction:
         self._parts = host.parts
 
     def kick(self, event: object) -> list[str]:
-        """Start one sweep for the queues that have new work and no announced sweep; those queues.
+        """Start one sweep for the queues with new work and no announced sweep; return them.
 
-        Raises the error that refused the start, so that the batch is delivered again. Records that
-        come twice or late do no harm. Raises InputInvalid for an event that is no stream batch.
+        Raises the error that refused the start, so that the batch is delivered again. Duplicate
+        and late records do no harm. Raises InputInvalid unless the event is a stream batch.
         """
         records = _records(event)
         served = self._served()
@@ -58,7 +58,7 @@ class KickFunction:
         acquired: list[str] = []
         try:
             for queue in queues:
-                # Noted before the write: if its answer is lost, it has to be released all the same.
+                # Noted before the write: if its answer is lost, it must still be released.
                 acquired.append(queue)
                 if not self._acquire(queue):
                     acquired.pop()
@@ -70,11 +70,10 @@ class KickFunction:
         return acquired
 
     def clean_up(self, event: object) -> None:
-        """Delete what removed and replaced rows have left behind, and emit an event for each dead
-        task whose retention has ended.
+        """Delete orphans of removed and replaced rows, and report dead tasks that have expired.
 
-        A record that comes twice emits its event twice. Raises StoreFailed: deliver the batch
-        again. Raises InputInvalid for an event that is no stream batch.
+        A duplicate record emits its event twice. Raises StoreFailed: deliver the batch again.
+        Raises InputInvalid unless the event is a stream batch.
         """
         for record in _records(event):
             self._parts.store.clean_up(record)
@@ -99,8 +98,9 @@ class KickFunction:
         return self._parts.reservations.acquire(queue, now=now, until=now + AWAKE_FOR)
 
     def _release(self, acquired: Iterable[str]) -> None:
-        """Release the reservations, or wait until they have expired: the next delivery of the batch
-        would take them for an announced sweep.
+        """Release the reservations, or wait until they expire.
+
+        The next delivery of the batch would mistake them for an announced sweep.
         """
         standing = [queue for queue in acquired if not self._is_released(queue)]
         if standing:
@@ -120,7 +120,7 @@ def _records(event: object) -> list[Mapping[str, Any]]:
     records = event.get("Records") if isinstance(event, Mapping) else None
     if not isinstance(records, list) or not all(map(_is_of_a_stream, records)):
         raise InputInvalid(
-            "event", "is no batch of a DynamoDB stream", hint="map the tasks table's stream"
+            "event", "is not a batch of a DynamoDB stream", hint="map the tasks table's stream"
         )
     return records
 

@@ -9,10 +9,10 @@ from rdq_core.errors import RdqError
 _STATUS: Final[Mapping[type[RdqError], tuple[int, str]]] = {
     errors.InputInvalid: (400, "The request is not valid"),
     errors.ConfigInvalid: (400, "The configuration is not valid"),
-    errors.TaskNotFound: (404, "There is no such thing"),
-    errors.QueueNotFound: (404, "There is no such queue"),
-    errors.TaskConflict: (409, "The state forbids it"),
-    errors.ConfigConflict: (409, "Somebody else has written it"),
+    errors.TaskNotFound: (404, "Not found"),
+    errors.QueueNotFound: (404, "The queue does not exist"),
+    errors.TaskConflict: (409, "The current state does not allow it"),
+    errors.ConfigConflict: (409, "The configuration was changed meanwhile"),
     errors.StaleCursor: (409, "The cursor is stale"),
     errors.StoreFailed: (503, "Storage did not answer"),
     errors.CorruptItem: (500, "Something stored can't be read"),
@@ -28,8 +28,8 @@ class Forbidden(RdqError):
 
 
 def problem_of(error: BaseException) -> dict[str, Any]:
-    """The problem document. The message of an exception that is no RdqError is left out: it may be
-    private.
+    """The problem document. The message of any exception but an RdqError is left out, because
+    it may be private.
     """
     if isinstance(error, Forbidden):
         status, title = 403, "Not allowed"

@@ -11,8 +11,9 @@ _SECONDS: Final = 60
 
 
 def ask_function(function: str, document: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of the ops function of this name. Raises the error that the function answers, and
-    Unavailable when it can't be invoked or has failed.
+    """The answer of the ops function of this name.
+
+    Raises the error in the answer, and Unavailable when the function can't be invoked or failed.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -50,7 +51,7 @@ def _refused(function: str, refused: Any) -> Unavailable:
 
 
 def _error(problem: Mapping[str, Any]) -> RdqError:
-    """The error that the function answered. Its code says what it is."""
+    """The error in an answer, identified by its code."""
     return RdqError(
         problem["detail"], code=problem["code"], task_id=problem.get("id"), hint=problem.get("hint")
     )

@@ -4,9 +4,9 @@
                            released at its end
     rdq.next.<queue>       successor: acquired until the next scheduled sweep has begun
 
-The invariant: however many sweeps overlap, a queue has at most `max_sweepers` - 1 helpers, and one
-successor a minute. Without it each scheduled sweep would begin a chain of its own, which ends only
-when the work does.
+The invariant: however many sweeps overlap, a queue has at most `max_sweepers` - 1 helpers and one
+successor per minute. Otherwise each scheduled sweep would start a chain of successors that runs as
+long as there is work.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,9 @@ BACKGROUND: Final = "rdq.background"
 
 
 class SweepReservations:
-    """`Reservations` by name, for sweeps. StoreFailed is reported, and counts as reserved: the next
-    scheduled sweep comes anyway.
+    """`Reservations` by name, for sweeps.
+
+    StoreFailed is reported and counts as reserved, because the next scheduled sweep comes anyway.
     """
 
     def __init__(self, reservations: Reservations, *, clock: Clock, on_error: ErrorSink) -> None:
@@ -52,7 +53,7 @@ class SweepReservations:
         """Free the name."""
         try:
             self._reservations.release(name)
-        except StoreFailed as failed:  # it expires by itself
+        except StoreFailed as failed:  # it expires
             self._on_error(failed, where=f"releasing the reservation {name}")
 
 
@@ -62,5 +63,5 @@ def helper_reservation(queue: str, share: Sequence[int]) -> str:
 
 
 def successor_reservation(queue: str) -> str:
-    """The name for the sweep that goes on with a queue."""
+    """The name for the sweep that continues with a queue."""
     return f"rdq.next.{queue}"

@@ -1,6 +1,6 @@
-"""The sweeper function: one sweep of bounded time, which starts others where it isn't enough.
+"""The sweeper function: one sweep of bounded time, which starts others if needed.
 
-schedule, kick ──► sweep ──┬── much is due ──► helpers, each with a share of the shards
+schedule, kick ──► sweep ──┬── large backlog ► helpers, each with a share of the shards
                            └── out of time, with work left ──► one successor
 """
 
@@ -52,8 +52,9 @@ class SweepOrder:
 
     @classmethod
     def of(cls, event: object) -> "SweepOrder":
-        """The order in an event; a schedule's asks for everything. Raises InputInvalid for names
-        and shard numbers that can't exist.
+        """The order in an event; the schedule's event asks for everything.
+
+        Raises InputInvalid for names and shard numbers that can't exist.
         """
         if not isinstance(event, Mapping):
             return cls()
@@ -66,7 +67,7 @@ class SweepOrder:
         )
 
     def as_event(self) -> dict[str, Any]:
-        """The event that asks for the same."""
+        """The event for this order."""
         fields = {"queues": self.queues, "shards": self.shards}
         return {name: list(value) for name, value in fields.items() if value is not None}
 
@@ -81,7 +82,7 @@ class LambdaInvocation:
 
 
 class SweeperFunction:
-    """Sweeps what an event asks for. `rdq_of` makes the `Rdq` that reconcilers are called with."""
+    """Sweeps what an event asks for. `rdq_of` makes the `Rdq` that reconcilers get."""
 
     def __init__(self, host: FunctionHost, rdq_of: Callable[[Any], object] | None = None) -> None:
         self._host = host
@@ -98,8 +99,9 @@ class SweeperFunction:
         self._gauges = Gauges(host.parts, host.metrics)
 
     def sweep(self, order: SweepOrder, invocation: LambdaInvocation) -> dict[str, Any]:
-        """Sweep until nothing is due or the time is up; the report as JSON data. Never raises for a
-        task's failure.
+        """Sweep until nothing is due or the time is up. Returns the report as JSON data.
+
+        Never raises for a task's failure.
         """
         served = self._served(order, invocation.remaining)
         helpers = (
@@ -147,8 +149,9 @@ class SweeperFunction:
         return sweeper.sweep(bounds)
 
     def _served(self, order: SweepOrder, remaining: timedelta | None) -> list[QueueSettings]:
-        """The queues that this host serves and whose handlers fit into its time. Others that it
-        should serve are reported.
+        """The queues that this host serves and whose handlers fit into its time.
+
+        Queues that it should serve and can't are reported.
         """
         configured = self._parts.queues.all()
         names = tuple(configured) if order.queues is None else order.queues
@@ -160,8 +163,9 @@ class SweeperFunction:
         return [each for each in served if self._fits(each, remaining)]
 
     def _serves(self, settings: QueueSettings) -> bool:
-        """Whether this function can run the queue's tasks, and may. A queue that it can't run would
-        have its tasks dead-lettered as unroutable.
+        """Whether this function can and may run the queue's tasks.
+
+        Tasks of a queue that it can't run would be dead-lettered as unroutable.
         """
         is_registered = settings.queue in self._registry.queues
         if settings.host in (Host.SWEEPER, Host.ANY):
@@ -191,7 +195,7 @@ class SweeperFunction:
     # -- helpers and successors --------------------------------------------------------------------
 
     def _start_helpers(self, settings: QueueSettings, invocation: LambdaInvocation) -> int:
-        """Start helpers for what is due beyond what one sweep can take; the number started."""
+        """Start helpers for the due tasks that one sweep can't take. Returns the number started."""
         most = settings.dispatch.max_sweepers - 1
         if most < 1 or settings.paused:
             return 0
@@ -221,9 +225,7 @@ class SweeperFunction:
     def _start_successor(
         self, report: SweepReport, order: SweepOrder, invocation: LambdaInvocation
     ) -> bool:
-        """Start one sweep for what is left, unless another sweep has started one for it. Whether
-        one was started.
-        """
+        """Start one sweep for the remaining work, unless another sweep has; whether it started."""
         lasts = min(_sweep_time(invocation), SCHEDULED_EVERY)
         wanted = {queue: _reservation_after(queue, order) for queue in report.left}
         if report.left_background_work and order.shards is None:

@@ -75,8 +75,8 @@ def connect(
 
     `client` and `tables` default to what the environment names: AWS's own variables and the four
     RDQ_*_TABLE ones, which have defaults on a local engine. `clock` defaults to the machine's,
-    corrected by DynamoDB's answers; `sleeper` waits between tries, and for work. Raises Unavailable
-    when a table's name or the region is missing.
+    corrected by DynamoDB's answers; `sleeper` waits between attempts of a request, and for work.
+    Raises Unavailable when a table's name or the region is missing.
     """
     from rdq_core.runtime.environment import tables_in
     from rdq_core.stores.dynamodb.audit import DynamoAudit
@@ -138,7 +138,7 @@ def lambda_client(read_timeout: float) -> Any:
     """A Lambda client on the environment. It sends each request once, and waits `read_timeout`
     seconds for the answer.
     """
-    return _client("lambda", os.environ, read_timeout=read_timeout, tries=1)
+    return _client("lambda", os.environ, read_timeout=read_timeout, max_attempts=1)
 
 
 def _storage_clock(client: Any, tables: "Tables") -> Clock:
@@ -160,7 +160,11 @@ def dynamodb_client(environ: Mapping[str, str] = os.environ) -> Any:
 
 
 def _client(
-    service: str, environ: Mapping[str, str], *, read_timeout: float = _READ_SECONDS, tries: int = 3
+    service: str,
+    environ: Mapping[str, str],
+    *,
+    read_timeout: float = _READ_SECONDS,
+    max_attempts: int = 3,
 ) -> Any:
     import botocore.session
     from botocore.config import Config
@@ -172,7 +176,10 @@ def _client(
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=read_timeout,
         # A local engine that is down stays down. The store itself repeats requests that failed.
-        retries={"mode": "standard", "total_max_attempts": 1 if is_local(environ) else tries},
+        retries={
+            "mode": "standard",
+            "total_max_attempts": 1 if is_local(environ) else max_attempts,
+        },
         max_pool_connections=_CONNECTIONS,
         # rdq builds its requests itself, from checked input; validating them again costs a tenth of
         # a request's time.

@@ -30,8 +30,8 @@ class Worker:
     """Serves queues with the handlers of one registry.
 
     `serves` replaces the registry's own list of queues. Raises InputInvalid with neither: a worker
-    that guessed its queues would dead-letter other hosts' tasks as unroutable. `rdq` is what the
-    handlers' reconcilers are called with.
+    that guessed its queues would dead-letter other hosts' tasks as unroutable. Reconcilers are
+    called with `rdq`.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Worker:
         return self._sweeper.sweep(SweepLimits(horizon=None), self._stop)
 
     def drain(self, horizon: timedelta = DRAIN_HORIZON) -> SweepReport:
-        """Serve until nothing is due within `horizon`, in repeated looks over two seconds."""
+        """Serve until nothing is due within `horizon`, checked repeatedly for two seconds."""
         return self._sweeper.sweep(SweepLimits(horizon=horizon), self._stop)
 
     @property
@@ -69,10 +69,10 @@ class Worker:
         return self._sweeper.slots.any_taken
 
     def stop(self, *, grace: timedelta | None = None) -> None:
-        """Claim nothing more, and ask handlers to stop. Their tasks are released when they give up,
-        or when the grace has passed.
+        """Stop claiming, and ask handlers to stop.
 
-        Another call can only shorten the grace. Zero or less releases everything at once.
+        Their tasks are released when they give up or the grace has passed. Another call can only
+        shorten the grace. Zero or less releases everything at once.
         """
         try:
             deadline = self._parts.clock.now() + (self._grace if grace is None else grace)

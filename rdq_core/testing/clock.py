@@ -1,5 +1,6 @@
-"""Time and chance for tests: they stand still until the test moves them, so nothing waits and
-nothing flickers.
+"""Clocks, sleeps and jitter for tests.
+
+Time stands still until the test moves it, so that tests neither wait nor depend on timing.
 """
 
 import threading
@@ -62,7 +63,7 @@ class FrozenClock:
 
 
 class NoJitter:
-    """Chance that always falls in the middle: a delay is what the configuration says."""
+    """Jitter of zero: a delay is exactly what the configuration says."""
 
     def fraction(self) -> float:
         """Zero, of the range from -1 to 1."""
@@ -70,7 +71,7 @@ class NoJitter:
 
 
 class SkipsSleep:
-    """Moves the clock where others would sleep, so a whole night's retries take no time.
+    """Moves the clock in place of sleeping, so that a night of retries takes no time.
 
     `slept` holds the seconds of each wait that was skipped, in order.
     """
@@ -83,8 +84,8 @@ class SkipsSleep:
         """Return True at once if `wake` is set; else let `seconds` pass on the clock and return
         False.
 
-        A wait is rounded up to the next millisecond, and is one at least: a sleeper that woke early
-        would look, find nothing due, and sleep for nothing again, for ever.
+        A wait is rounded up to the next millisecond and is at least one: a caller that woke early
+        would find nothing due and sleep again, without end.
         """
         if wake.is_set():
             return True
@@ -100,9 +101,9 @@ def _whole_millis(seconds: float) -> timedelta:
 
 
 class FollowsClock:
-    """Waits until a clock that another thread moves has got there, or the event is set: for tests
-    of real threads.
+    """Waits until another thread has moved the clock far enough, or the event is set.
 
+    For tests of real threads.
     Raises AssertionError after `patience` real seconds in which neither happened, so that a test
     fails and does not hang.
     """

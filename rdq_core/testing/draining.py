@@ -1,7 +1,6 @@
-"""Work that is run as its time comes, by a clock that jumps from one due time to the next.
+"""Runs work at its due times, with a clock that jumps from one to the next.
 
-A worker looks every second; a test that did the same would look 600,000 times at a week in which
-nothing happens.
+A worker polls every second; a test that did so would poll 600,000 times in a week without work.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ _PAGE: Final = 100
 
 
 class Drain:
-    """Sweeps these queues over and over. Paused ones are left alone, as everywhere."""
+    """Sweeps these queues repeatedly. Paused queues are skipped, as by any host."""
 
     def __init__(
         self,
@@ -49,15 +48,13 @@ class Drain:
         return report
 
     def _next(self, until: datetime) -> datetime | None:
-        """The next moment at which there may be something to do; None when that is after
-        `until`.
-        """
+        """The next time at which there may be work; None when that is after `until`."""
         now = self._clock.now()
         due = list(self._due(until))
         moments = [moment for moment in due if moment > now]
         if len(moments) < len(due):
-            # Something is due and was passed over: no token is left, or its key is in use. Later,
-            # and later still.
+            # A due task was passed over: no rate limit token was left, or its key was in use. Look
+            # again later, with growing intervals.
             moments.append(now + self._patience)
             self._patience *= 2
         return min((moment for moment in moments if moment <= until), default=None)

@@ -1,12 +1,12 @@
-"""A whole rdq inside a test: time that the test moves, failures that it asks for, and no waiting.
+"""A whole rdq inside a test: the test moves time and injects failures, and nothing waits.
 
     with embedded({"payments.charge": {"retry": {"max_attempts": 3}}}) as local:
         receipt = local.rdq.submit("payments.charge", "charge-payment", {"amount": 5})
         local.drain(registry, horizon="7d")
         local.history(receipt).succeeded()
 
-`embedded` plays DynamoDB with moto (`pip install rdq-core[testing]`); `in_memory` needs nothing but
-rdq, and is faster.
+`embedded` stores tasks in moto's DynamoDB (`pip install rdq-core[testing]`); `in_memory` needs no
+extra and is faster.
 """
 
 import secrets
@@ -56,15 +56,15 @@ Queues = Mapping[str, Mapping[str, Any]] | str | Path
 
 _numbers = count(1)
 _REGION: Final = "eu-central-1"
-_NOBODY: Final = "testing"
+_FAKE_CREDENTIAL: Final = "testing"
 
 
 class Embedded:
-    """An rdq of its own, with `rdq` for programs, `clock` to move, and `parts` for whoever wants
-    more.
+    """A whole rdq in this process: `rdq` is the client, and `clock` moves time.
 
-    `registry` are the handlers that `drain` runs when it is given no others. `functions` are what
-    queues may name as their handlers; `sweep` calls them.
+    `parts` gives access to the stores. `registry` has the handlers that `drain` runs unless it is
+    given others. `functions` has the Lambda functions that queues may name as handlers; `sweep`
+    calls them.
     """
 
     def __init__(
@@ -96,12 +96,13 @@ class Embedded:
     # -- configuration -----------------------------------------------------------------------------
 
     def configure(self, queue: str, declared: Mapping[str, Any]) -> None:
-        """Declare a queue, or declare it anew, as a configuration file does."""
+        """Declare a queue, or declare it again, as a configuration file does."""
         self.apply({queue: declared})
 
     def apply(self, queues: Queues) -> None:
-        """Declare these queues, or declare them anew. Raises ConfigInvalid as `rdq queue apply`
-        would.
+        """Declare these queues, or declare them again.
+
+        Raises ConfigInvalid as `rdq queue apply` would.
         """
         document = _document(queues)
         for queue, declared in document.queues.items():
@@ -114,12 +115,11 @@ class Embedded:
     # -- time and work -----------------------------------------------------------------------------
 
     def drain(self, registry: Registry | None = None, *, horizon: Span = "0s") -> SweepReport:
-        """Run all work of the registry's queues that is due, and what becomes due within `horizon`
-        from now.
+        """Run the registry's work that is due now or becomes due within `horizon`.
 
-        The clock jumps from one due time to the next. The default runs what is due at this moment.
-        Retries are work too: a long horizon plays out whole lives. Raises NotRegistered when
-        `fail_next` has named a handler that is none of these.
+        The clock jumps from one due time to the next. The default runs only what is due at this
+        moment. Retries are included, so a long horizon runs tasks to their end. Raises
+        NotRegistered when `fail_next` names a handler that is not among these.
         """
         until = self.clock.now() + span_of("horizon", horizon)
         handlers = registry or self.registry
@@ -137,8 +137,9 @@ class Embedded:
         return drain.run(until)
 
     def sweep(self, *, horizon: Span = "0s") -> SweepReport:
-        """`drain` as the sweeper function does it: all queues whose `handlers` are functions, on
-        `functions`.
+        """Do what `drain` does, as the sweeper function would.
+
+        Serves all queues whose `handlers` are functions, and calls those in `functions`.
         """
         until = self.clock.now() + span_of("horizon", horizon)
         served = [
@@ -153,30 +154,29 @@ class Embedded:
         return drain.run(until)
 
     def advance(self, span: Span) -> None:
-        """Let time pass, as in `advance("2h")`. Nothing runs by itself: call `drain`."""
+        """Let time pass, as in `advance("2h")`. Runs nothing: call `drain`."""
         self.clock.advance(span_of("span", span))
 
     # -- failures ----------------------------------------------------------------------------------
 
     def fail_next(self, handler_ref: str, error: Failure, *, times: int = 1) -> None:
-        """Let the next `times` attempts of a registry's handler end in `error`, without running it.
+        """Let the next `times` attempts of a registry's handler raise `error`, without running it.
 
-        What is asked for first is met first. The error goes through the handler's and the queue's
-        own rules, so `Abort`, `RetryAfter` and registered classes mean what they mean. What is in
-        `functions` has to fail by itself.
+        Several failures take effect in the order they were added. The error goes through the
+        handler's and the queue's rules, so `Abort`, `RetryAfter` and registered classes have their
+        usual effect. Functions in `functions` are not affected.
         """
         self._failures.add(handler_ref, error, times)
 
     def check_failures_met(self) -> None:
-        """Raises AssertionError when `fail_next` had no effect: no attempt was run that could have
-        met it.
+        """Raises AssertionError if a failure from `fail_next` met no attempt.
 
-        The fixture `local_rdq` and `embedded` call it at their end.
+        `local_rdq` and `embedded` call it at their end.
         """
         self._failures.check_met()
 
     def faults(self) -> "FaultScript":
-        """A script of storage faults, for a `with` statement: lost requests and answers, refusals,
+        """A script of storage faults for a `with` statement: lost requests and answers, refusals,
         interleavings.
 
         RuntimeError in memory, where no request is sent.
@@ -188,8 +188,9 @@ class Embedded:
     # -- looking -----------------------------------------------------------------------------------
 
     def history(self, task: Receipt | str) -> History:
-        """What has become of a task, by its receipt or id, to be compared step by step. Raises
-        TaskNotFound.
+        """The attempts of a task, by its receipt or id, for assertions step by step.
+
+        Raises TaskNotFound.
         """
         return History(self.rdq.get(task if isinstance(task, str) else task.id))
 
@@ -207,15 +208,16 @@ class Embedded:
     def _on_tables(self) -> "_OnTables":
         if self._tables is None:
             raise RuntimeError(
-                "this rdq is in memory, without tables and requests: use moto (fixture rdq_store)"
+                "this rdq is in memory and has no tables or requests: use moto (fixture rdq_store)"
             )
         return self._tables
 
 
 class _OnTables:
     def __init__(self, client: Any) -> None:
-        """Make tables of names of its own: a mock within a mock, as a suite with one mock for all
-        its tests has it, shares tables.
+        """Create tables with unique names.
+
+        A mock within a mock shares tables: a test suite may use one mock for all its tests.
         """
         from rdq_core.stores.dynamodb.schema import Tables, create_tables
 
@@ -230,8 +232,9 @@ class _OnTables:
 def in_memory(
     queues: Queues, *, registry: Registry | None = None, events: EventSink | None = None
 ) -> Embedded:
-    """An empty rdq in this process's memory: the reference of all stores, without rate limits and
-    `Rdq.prepare`.
+    """An empty rdq in memory, without rate limits and `Rdq.prepare`.
+
+    Its stores are the reference that all others are compared with.
     """
     clock, ids = FrozenClock(), SystemIds()
     parts = Parts(
@@ -262,9 +265,7 @@ def on_tables(
     registry: Registry | None = None,
     events: EventSink | None = None,
 ) -> Embedded:
-    """An empty rdq on tables that are made for it, through a client of DynamoDB or of an engine for
-    tests.
-    """
+    """An empty rdq on new tables, through a client of DynamoDB or of a test engine."""
     tables, clock = _OnTables(client), FrozenClock()
     parts = connect(
         client, tables.tables, clock=clock, events=events or Quiet(), sleeper=SkipsSleep(clock)
@@ -278,7 +279,7 @@ def on_tables(
 def embedded(
     queues: Queues, *, registry: Registry | None = None, events: EventSink | None = None
 ) -> Iterator[Embedded]:
-    """An empty rdq on moto's DynamoDB, with these queues. It is gone afterwards."""
+    """An empty rdq on moto's DynamoDB, with these queues. Its data is discarded at the end."""
     import boto3
 
     from rdq_core.testing.moto import atomic_moto
@@ -287,8 +288,8 @@ def embedded(
         client = boto3.client(
             "dynamodb",
             region_name=_REGION,
-            aws_access_key_id=_NOBODY,
-            aws_secret_access_key=_NOBODY,
+            aws_access_key_id=_FAKE_CREDENTIAL,
+            aws_secret_access_key=_FAKE_CREDENTIAL,
         )
         local = on_tables(client, queues, registry=registry, events=events)
         yield local

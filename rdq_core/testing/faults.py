@@ -39,9 +39,7 @@ _PARAMETERS: Final = "rdq-fault-script-parameters"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request that was about to be sent: its number, counted from 1, its operation, and the
-    call's parameters.
-    """
+    """One request before it is sent: its number from 1, its operation and parameters."""
 
     number: int
     operation: str
@@ -50,19 +48,18 @@ class Request:
 
 
 class Fault(Protocol):
-    """What happens to a request whose turn has come. `send` carries it out, or meets the next fault
-    of the script.
-    """
+    """What happens to one request. `send` sends it, or applies the next fault of the script."""
 
     def __call__(self, request: Request, send: Callable[[], Answer]) -> Answer:
-        """Answer the request, or raise what the caller shall meet."""
+        """Return the answer, or raise what the caller of the client gets."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LosesRequest:
-    """The request never arrives. With `error=ReadTimeoutError` the caller can't tell that from a
-    lost answer.
+    """The request never arrives.
+
+    With `error=ReadTimeoutError` the caller can't distinguish that from a lost answer.
     """
 
     error: type[BotoCoreError] = EndpointConnectionError
@@ -74,7 +71,7 @@ class LosesRequest:
 
 @dataclass(frozen=True, slots=True)
 class LosesAnswer:
-    """The request is carried out, and the caller waits in vain for the answer."""
+    """The request is carried out, and its answer is lost."""
 
     error: type[BotoCoreError] = ReadTimeoutError
 
@@ -86,12 +83,11 @@ class LosesAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Rejects:
-    """The service refuses the request, without carrying it out, in the form in which DynamoDB
-    refuses.
+    """The service refuses the request in DynamoDB's format, without carrying it out.
 
-    `reasons` are a cancelled transaction's, one for each of its items: None for an item that was
-    all right, a code such as `"ConditionalCheckFailed"`, or a whole reason (`{"Code": ...,
-    "Message": ..., "Item": ...}`). `item` is what a failed condition returns with ALL_OLD.
+    `reasons` are those of a cancelled transaction, one per item: None for an item without a
+    problem, a code such as `"ConditionalCheckFailed"`, or a whole reason (`{"Code": ..., "Message":
+    ..., "Item": ...}`). `item` is what a failed condition returns with ALL_OLD.
     """
 
     code: str
@@ -136,8 +132,8 @@ class Rejects:
 
 @dataclass(frozen=True, slots=True)
 class Interleaves:
-    """Another writer acts just before the request is sent, or after it was carried out and before
-    its answer arrives.
+    """Another writer acts just before the request is sent, or after it was carried out and
+    before its answer arrives.
     """
 
     do: Callable[[], object]
@@ -169,7 +165,7 @@ class _Rule:
     seen: int = field(default=0, init=False)
 
     def has_its_turn(self, request: Request) -> bool:
-        """Count the request if it matches, and say whether the fault is for it."""
+        """Count the request if it matches, and return whether the fault applies to it."""
         if self.operation not in (None, request.operation) or (
             self.where and not self.where(request)
         ):
@@ -179,14 +175,13 @@ class _Rule:
 
 
 class FaultScript:
-    """Stands between one client and its service while in its `with` statement, and records every
-    request.
+    """The faults of one client, while in its `with` statement. It also records every request.
 
-    Without a rule it only counts. Each rule counts the requests that match it from when it was
-    added: those of `operation` (None: of every one) for which `where(request)` holds. `nth` is the
-    first that is hit, `times` how many are in a row, None for all from there on. When several rules
-    hit one request, the rule that was added first is met first. Requests that an interleaved
-    callable makes in its own thread are another writer's: neither counted nor hit.
+    Without rules it only records. A rule counts the matching requests made since it was added:
+    those of `operation` (None: any) for which `where(request)` holds. `nth` is the first one that
+    is affected, and `times` the number of them in a row, None for all that follow. When several
+    rules apply to one request, the rule added first takes effect first. Requests of an interleaved
+    callable on its own thread are another writer's: they are not counted or affected.
     """
 
     def __init__(self, client: BaseClient) -> None:
@@ -208,9 +203,7 @@ class FaultScript:
         times: int | None = 1,
         where: Callable[[Request], bool] | None = None,
     ) -> None:
-        """Let `fault` happen to the chosen requests. The other methods are short forms of this
-        one.
-        """
+        """Apply `fault` to the chosen requests. The other methods are short forms of this one."""
         if nth < 1:
             raise ValueError(f"nth counts from 1, not from {nth}")
         with self._lock:
@@ -272,12 +265,12 @@ class FaultScript:
 
     @property
     def requests(self) -> list[Request]:
-        """Every request so far, in order, with those that were lost or refused."""
+        """Every request so far, in order, including lost and refused ones."""
         with self._lock:
             return list(self._requests)
 
     def count(self, operation: str | None = None) -> int:
-        """How many requests there were, of this operation or of all."""
+        """The number of requests, of this operation or of all."""
         return sum(operation in (None, request.operation) for request in self.requests)
 
     # -- between client and service ----------------------------------------------------------------

@@ -3,8 +3,8 @@
     # what `function: payments-charge` of a queue's handlers calls
     local.functions.add("payments-charge", handler)
 
-A function that raises is a FunctionError, an unknown name a function that doesn't exist. Hand-overs
-are delivered at once. There is no limit of time or size.
+A function that raises gives a FunctionError, and an unknown name ResourceNotFoundException.
+Hand-overs are delivered at once. Time and size are not limited.
 """
 
 import base64
@@ -20,8 +20,8 @@ _MINUTE: Final = 60_000
 
 
 class LambdaContext:
-    """What Lambda's Python runtime gives a handler beside its event, as far as rdq and most
-    handlers look at it.
+    """The context that Lambda's Python runtime gives a handler, with what rdq and most handlers
+    use.
     """
 
     def __init__(
@@ -34,12 +34,12 @@ class LambdaContext:
         self._millis = millis
 
     def get_remaining_time_in_millis(self) -> int:
-        """The time left: it stands still."""
+        """The time left, which does not change."""
         return self._millis
 
 
 class ClientContext:
-    """What the caller has sent beside the event, as the runtime decodes it."""
+    """The data that the caller sent beside the event, as the runtime decodes it."""
 
     def __init__(self, encoded: str) -> None:
         decoded = json.loads(base64.b64decode(encoded))
@@ -59,7 +59,7 @@ class LocalFunctions:
         self._functions[name] = function
 
     def invoke(self, **request: Any) -> dict[str, Any]:
-        """boto3's `Lambda.Client.invoke`, as far as rdq uses it."""
+        """The part of boto3's `Lambda.Client.invoke` that rdq uses."""
         name = request["FunctionName"]
         if name not in self._functions:
             raise ClientError(

@@ -1,10 +1,10 @@
-"""What became of a task, compared step by step with what a test expects.
+"""Assertions on the attempts of one task.
 
     local.history(receipt).failed(ConnectionError, times=2).failed("stripe.Timeout").succeeded()
     local.history(receipt).failed(code="card_declined").dead("card_declined")
 
-Each step takes the next attempt; the last one says how it ended, and that there are no more. An
-AssertionError shows the whole history.
+Each step asserts the next attempt. The last step asserts how the task ended, and that no attempts
+follow. An AssertionError shows the whole history.
 """
 
 from itertools import pairwise
@@ -19,7 +19,7 @@ Expected = type[BaseException] | str | None
 
 
 class History:
-    """One task as it was when it was looked at."""
+    """One task as it was when it was read."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -35,10 +35,10 @@ class History:
         times: int | None = 1,
         permanent: bool | None = None,
     ) -> Self:
-        """The next `times` attempts failed; None: all up to the next that succeeded, one at least.
+        """The next `times` attempts failed; with None, one or more, up to the next success.
 
-        `error` is the exception's class or the full name of its type, `code` the failure's;
-        `permanent` says whether trying again was ruled out. What is None may be anything.
+        `error` is the exception's class or the full name of its type, `code` the failure code;
+        `permanent` says whether another attempt was ruled out. None accepts any value.
         """
         for _ in range(times or max(self._failures_ahead(), 1)):
             attempt = self._next("failed")
@@ -51,7 +51,7 @@ class History:
         return self
 
     def lapsed(self, *, times: int = 1) -> Self:
-        """The next `times` attempts were never heard of again: their leases ended."""
+        """The leases of the next `times` attempts lapsed."""
         for _ in range(times):
             self._require(
                 self._next("lapsed").outcome is Outcome.LEASE_EXPIRED, "a lease that ended"
@@ -59,8 +59,8 @@ class History:
         return self
 
     def waited(self, *spans: Span) -> Self:
-        """The waits between the attempts, from the end of each to the start of the next, are
-        exactly these.
+        """The waits between attempts, from the end of one to the start of the next, are exactly
+        these.
         """
         attempts = self.task.attempts
         waits = [
@@ -78,14 +78,14 @@ class History:
     # -- ends --------------------------------------------------------------------------------------
 
     def succeeded(self) -> Task:
-        """The next attempt was the last, and succeeded. The answer is the task, for its result."""
+        """The next attempt was the last, and succeeded. Returns the task, for its result."""
         self._require(
             self._next("succeeded").outcome is Outcome.SUCCESS, "an attempt that succeeded"
         )
         return self._ended(Status.SUCCEEDED)
 
     def dead(self, code: str | None = None) -> Task:
-        """There were no more attempts: the task is in the DLQ, of this failure code if one is
+        """No attempts follow, and the task is in the DLQ, with this failure code if one is
         given.
         """
         task = self._ended(Status.DEAD)
@@ -96,8 +96,9 @@ class History:
         return task
 
     def pending(self, *, due_in: Span | None = None) -> Task:
-        """There were no more attempts yet: the task waits, and is due so long after the last one
-        ended.
+        """No attempts follow yet, and the task waits.
+
+        `due_in` is the time from the end of the last attempt until the task is due.
         """
         task = self._ended(Status.PENDING)
         if due_in is not None:
@@ -109,7 +110,7 @@ class History:
         return task
 
     def cancelled(self) -> Task:
-        """There were no more attempts: the task was cancelled."""
+        """No attempts follow, and the task was cancelled."""
         return self._ended(Status.CANCELLED)
 
     def __str__(self) -> str:

@@ -5,7 +5,7 @@ The invariant: one DynamoDB action at a time. moto itself reads, checks and writ
 steps, so threads that race for one conditional write can all win, and the rollback of a failed
 transaction loses other threads' commits.
 
-PartiQL in batches is refused as an unknown operation: moto's own breaks off in the middle.
+Batches of PartiQL statements are refused as an unknown operation: moto stops in the middle of them.
 
 Needs `pip install rdq-core[testing]`.
 """
@@ -32,9 +32,9 @@ _SERVICE: Final = "dynamodb"
 
 
 def make_moto_atomic() -> None:
-    """Let moto's DynamoDB carry out one action at a time in this process, from now on.
+    """Make moto's DynamoDB carry out one action at a time in this process, from now on.
 
-    Calling it again changes nothing, and it cannot be undone.
+    Calling it again has no effect, and it cannot be undone.
     """
     unlocked = DynamoHandler.call_action
     if hasattr(unlocked, "rdq_atomic"):
@@ -51,16 +51,15 @@ def make_moto_atomic() -> None:
 
 
 def _refuse_statements(_handler: DynamoHandler) -> Any:
-    raise JsonRESTError("UnknownOperationException", "PartiQL is not to be had here")
+    raise JsonRESTError("UnknownOperationException", "PartiQL is not available here")
 
 
 @contextmanager
 def atomic_moto() -> Iterator[None]:
-    """Within it, boto3 clients of this process talk to an empty moto whose DynamoDB is safe for
-    threads.
+    """Boto3 clients made inside it use an empty moto whose DynamoDB is safe between threads.
 
-    Clients made before it are not affected. Requests to an `endpoint_url` of this machine still go
-    where they say.
+    Clients made before are not affected. Requests to an `endpoint_url` of this machine are still
+    sent there.
     """
     make_moto_atomic()
     with mock_aws():
@@ -104,7 +103,7 @@ class AtomicMotoServer:
         return f"http://127.0.0.1:{self._server.port}"
 
     def stop(self) -> None:
-        """Answer no more requests and free the port. What was stored stays in this process."""
+        """Answer no more requests and free the port. Stored data stays in this process."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

@@ -1,5 +1,6 @@
-"""A pytest plugin, in effect wherever rdq is installed: the fixture `local_rdq`, and three to make
-it the test's own.
+"""The pytest plugin: the fixture `local_rdq`, and three fixtures that configure it.
+
+pytest loads it wherever rdq is installed.
 
     rdq_queues     the queues: a mapping, or the path of a configuration file
     rdq_registry   the handlers that `drain` runs
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from rdq_core.handlers.registry import Registry
     from rdq_core.testing.embedded import Embedded
 
-pytest.register_assert_rewrite("rdq_core.testing.contract")  # its modules are no test files by name
+# Its modules are not named like test files.
+pytest.register_assert_rewrite("rdq_core.testing.contract")
 
 
 @pytest.fixture

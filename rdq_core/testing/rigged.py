@@ -1,4 +1,4 @@
-"""Handlers that fail when a test wants them to, and else do what they do."""
+"""Handlers that fail when a test injects a failure, and otherwise run as usual."""
 
 import difflib
 import threading
@@ -17,7 +17,7 @@ Failure: TypeAlias = BaseException | type[BaseException]
 
 
 class Failures:
-    """What the next attempts of each handler end in. Safe between threads."""
+    """The failures injected into the next attempts of each handler. Safe between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,8 +25,9 @@ class Failures:
         self._unmet: set[str] = set()
 
     def add(self, handler_ref: str, error: Failure, times: int) -> None:
-        """Make the next `times` attempts end in it. Raises TypeError for what can't be raised,
-        ValueError for the number.
+        """Let the next `times` attempts raise `error`.
+
+        Raises TypeError unless it can be raised, and ValueError for a `times` below 1.
         """
         kind: object = error if isinstance(error, type) else type(error)
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
@@ -40,9 +41,7 @@ class Failures:
             self._unmet.add(handler_ref)
 
     def check_known(self, handler_refs: Collection[str]) -> None:
-        """Raises NotRegistered when failures were asked for that none of these handlers can
-        meet.
-        """
+        """Raises NotRegistered if a failure was injected into a handler that is not among these."""
         for ref in sorted(self._unmet - set(handler_refs)):
             near = difflib.get_close_matches(ref, handler_refs, n=1)
             known = ", ".join(sorted(handler_refs)) or "none"
@@ -54,13 +53,13 @@ class Failures:
             )
 
     def check_met(self) -> None:
-        """Raises AssertionError when there is a handler none of whose failures was met."""
+        """Raises AssertionError if all failures injected into some handler met no attempt."""
         if self._unmet:
             asked = " and ".join(f"fail_next({ref!r})" for ref in sorted(self._unmet))
             raise AssertionError(f"{asked} had no effect: no attempt was run since")
 
     def meet(self, handler_ref: str) -> None:
-        """Raise what this attempt is to end in, if anything."""
+        """Raise the failure injected into this attempt, if any."""
         with self._lock:
             error = self._next[handler_ref].popleft() if self._next[handler_ref] else None
             self._unmet.discard(handler_ref)
@@ -69,7 +68,7 @@ class Failures:
 
 
 class Rigged:
-    """The handlers of another source, each of which meets its failures first."""
+    """The handlers of another source, with injected failures."""
 
     def __init__(self, source: HandlerSource, failures: Failures) -> None:
         self._source = source
@@ -104,8 +103,8 @@ class Rigged:
 
 
 def _check_raisable(kind: type[BaseException]) -> None:
-    """Raising a class makes one of it without arguments, and an attempt would end in that going
-    wrong.
+    """Raises TypeError for an exception class that needs arguments: raising it would fail by
+    itself.
     """
     try:
         kind()

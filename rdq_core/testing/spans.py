@@ -9,9 +9,7 @@ Span = str | timedelta
 
 
 def span_of(name: str, given: Span) -> timedelta:
-    """The span that an argument means. Raises ValueError, which names the argument, for what is
-    none.
-    """
+    """The timedelta that an argument stands for. Raises ValueError naming the argument."""
     try:
         return parse_duration(given)
     except ValueError as problem:

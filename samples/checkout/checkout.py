@@ -28,7 +28,7 @@ class Checkout:
         )
         self.charge = guard(self._charge)
         self.registry = Registry(queues=[QUEUE])
-        # The guarded function is its own handler: called by rdq it raises, and rdq tries again.
+        # The guarded function is its own handler. When rdq calls it, it raises, and rdq retries.
         self.registry.register(HANDLER, self.charge)
 
     def checkout(self, order: dict[str, Any]) -> tuple[int, dict[str, Any]]:

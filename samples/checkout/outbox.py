@@ -40,7 +40,7 @@ class OutboxOrders:
         )
 
     def a_while_ago(self) -> str:
-        """The time before which orders were written that are no longer in `place`."""
+        """The time before which every order has left `place`."""
         return in_text(self.now() - UNDER_WAY)
 
     def place(self, order: dict[str, Any]) -> str:

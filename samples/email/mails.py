@@ -63,7 +63,7 @@ def send_email(mail: EmailInput, ctx: TaskContext) -> EmailOutput:
     except Throttled as throttled:
         raise RetryAfter(throttled.retry_after, "email_rate_limited") from throttled
     except NoSuchAddress as unknown:
-        raise Abort("email_address_invalid", "nobody is there") from unknown
+        raise Abort("email_address_invalid", "no such mailbox") from unknown
 
 
 registry = Registry()

@@ -33,6 +33,14 @@ def unexplained(name: str) -> list[str]:
     return [word for word in words_of(name) if stem(word) not in KNOWN]
 
 
+def public_classes(source: Source) -> list[str]:
+    return [
+        node.name
+        for node in source.tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    ]
+
+
 def defined_names(source: Source) -> Iterator[tuple[int, str]]:
     """Each name that a module defines: itself, classes, functions, parameters, variables."""
     yield 1, source.module.rpartition(".")[2]
@@ -65,11 +73,10 @@ def test_every_word_of_a_module_name_is_explained() -> None:
 
 def test_every_word_of_a_public_class_name_is_explained() -> None:
     assert {
-        f"{source.module}.{node.name}": words
+        f"{source.module}.{name}": words
         for source in product()
-        for node in source.tree.body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-        if (words := unexplained(node.name))
+        for name in public_classes(source)
+        if (words := unexplained(name))
     } == {}, "add a line to docs/glossary.md, or an ordinary word to vocabulary.py"
 
 
@@ -116,3 +123,13 @@ def test_a_module_name_stands_for_one_module() -> None:
         for name, modules in homes.items()
         if len(modules) > 1 and name not in SEVERAL_MODULES
     } == {}, "rename one, or give a reason in vocabulary.py"
+
+
+def test_every_ordinary_word_is_used() -> None:
+    used = {
+        stem(word)
+        for source in product()
+        for name in (source.module.rpartition(".")[2], *public_classes(source))
+        for word in words_of(name)
+    }
+    assert sorted(word for word in ORDINARY if stem(word) not in used) == []

@@ -10,30 +10,20 @@ from typing import Final
 
 ORDINARY: Final = frozenset(
     """
-    abort accept access advance after and app apply argument ask atomic attr auditor aws
-    background backlog bar bench bound broken builder built bulk busy capacity change charge check
-    child claim cleanup cli client clock close cloudformation code collect command common
-    condition config conflict connection content contract control core corrupt count custom
-    database day decode default define delete deletion deliver delivery demo detail diff
-    difference dispatch document domain done double drain dynamo dynamodb edit editor embedded
-    encode end endpoint engine entry environment error event example execution expression fact
-    factory fail fake fault field file filter find float follow forbidden format found frozen
-    function garbage gc get give grant hand held hold host hub id ids in index init input insert
-    inside intake interleave invalid invoke item json keep keeper key kind lambda letter lettering
-    lifecycle limit limiter line list live load loader local log lose main many match meaning
-    memory mention merge meter metric misfit mismatch misuse moment moto move mutation name new no
-    not number object of offer on one open operating operation operator ops option order out
-    output outside over own owner package page parser part patience phase pick pipe place plain
-    plan plugin point policy pool port preview print private problem process progress query quiet
-    raise range read reader reason receive receiver refusal refuse register reject release remote
-    removal remove renew repair report request resolve resource response resume return reuse rig
-    route row rule run rung runtime said say schema screen script search secret see seen select
-    selection send sender serve server set shape short show sign signature sink size skip sleep
-    sleeper source span spec split stack stage stale start state stats step stock storage store
-    story stream strict structure style submission sum sync syntax system table take taken tally
-    telemetry teller test text time trace tracing transact transaction transactional treat trial
-    try turn type unavailable undelivered unit unknown unquoted unreached up update url use value
-    verb verdict version view wait why wire with work world write written
+    accept access advance app apply atomic attr auditor aws backlog bar batch bench bound builder
+    bulk busy change classified cli cloudformation code collect command comparison config conflict
+    connection content contract control core corrupt custom decode default define delete deletion
+    deliver demo detail diff difference dispatch document domain drain dynamo dynamodb editor
+    embedded encode engine environment event execution expression factory fail fault field file
+    filter find float follow forbidden format found frozen garbage gc get grant id ids init input
+    insert interleave invalid invoke item json kind lifecycle line list listener live load local
+    lose main many memory merge messages metric mismatch mode moto mutation narrator no operating
+    operation ops option order output parser part phase pipe plugin pool port position preview
+    problem process progress quiet raise reason receive refuse register reject remote removal repair
+    report resolve resource resume return reuse rig rule rung runtime schema script seen selection
+    send serve short show sink skip sleep source span stack stale step strict submission success
+    system table taken telemetry text time tour trace transactional treat unavailable undelivered
+    unit unquoted unreached url usage value verb view wire write written
     """.split()  # noqa: SIM905 - a list of words reads better as text
 )
 
@@ -51,20 +41,21 @@ PRIVATE_PHRASES: Final = ("last_look", "in_force")
 SEVERAL_CLASSES: Final[dict[str, str]] = {
     "Execution": "the builder's section of a queue file, and a started handler",
     "Handler": "the builder's section of a queue file, and a registered handler",
-    "Outcome": "the builder's section of a queue file, and how an attempt ended",
-    "Retry": "the builder's section of a queue file, and a typed task's policy",
-    "Index": "the meter's and the fake database's model of one DynamoDB index",
+    "Fault": "what went wrong with a request to AWS, and one that the test kit injects",
+    "History": "the attempt records in DynamoDB, and the test kit's assertions on attempts",
+    "Request": "a request to the ops function, and one to AWS that the test kit may fail",
 }
 """Class names that two modules may define, and why."""
 
 _EACH_LAYER: Final = (
-    "audit", "claiming", "dead_letters", "dlq", "forgetting", "jobs", "many", "queue_edits",
-    "queues", "rate", "references", "reservations", "settling", "submit", "submitting", "task",
-    "tasks", "worker",
+    "audit", "claiming", "dead_letters", "forgetting", "job", "jobs", "queues", "references",
+    "reservations", "settling", "submit", "submitting", "task", "tasks", "worker",
 )  # fmt: skip
 SEVERAL_MODULES: Final[dict[str, str]] = {
     **dict.fromkeys(_EACH_LAYER, "a command, a request, a port, a store, a contract for this noun"),
+    "context": "what a handler sees of its task, and what a request is answered from",
     "clock": "the storage clock, and the test kit's clocks",
+    "faults": "failed requests to AWS, and those that the test kit injects",
     "history": "the chain of attempt records, and the test kit's assertions on it",
     "ids": "ids of tasks, and ids as commands accept them",
     "intake": "the Lambda function, and the code behind it",

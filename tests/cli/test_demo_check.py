@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from rdq_core.cli.demo.check import Comparison, compare
-from rdq_core.cli.demo.receiver import ACCEPT, CRASH, Request
+from rdq_core.cli.demo.receiver import ACCEPT, CRASH, LoggedRequest
 from rdq_core.domain.attempt import Attempt, AttemptError, Outcome
 from rdq_core.domain.task import Status, Task
 from rdq_core.testing.clock import NOON
@@ -38,14 +38,14 @@ def a_task_with(history: str, status: Status = Status.SUCCEEDED) -> Task:
     return a_task(id="T", status=status, attempts=attempts)
 
 
-def requests(*answers: str, sha256: str = SHA) -> list[Request]:
+def requests(*answers: str, sha256: str = SHA) -> list[LoggedRequest]:
     return [
-        Request("T", number, "acme", sha256, answer)
+        LoggedRequest("T", number, "acme", sha256, answer)
         for number, answer in enumerate(answers, start=1)
     ]
 
 
-def compared(task: Task | None, log: list[Request]) -> Comparison:
+def compared(task: Task | None, log: list[LoggedRequest]) -> Comparison:
     return compare({"T": SHA}, {"T": task}, log)
 
 
@@ -61,10 +61,10 @@ def compared(task: Task | None, log: list[Request]) -> Comparison:
         # Accepted, but the answer came too late, so delivered twice.
         (a_task_with("ts"), requests(ACCEPT, ACCEPT)),
         # Killed before the request.
-        (a_task_with("xs"), [Request("T", 2, "acme", SHA, ACCEPT)]),
+        (a_task_with("xs"), [LoggedRequest("T", 2, "acme", SHA, ACCEPT)]),
     ],
 )
-def test_what_may_happen_is_no_disagreement(task: Task, log: list[Request]) -> None:
+def test_what_may_happen_is_no_disagreement(task: Task, log: list[LoggedRequest]) -> None:
     assert compared(task, log).disagreements == ()
 
 
@@ -80,11 +80,11 @@ def test_what_may_happen_is_no_disagreement(task: Task, log: list[Request]) -> N
         (a_task_with("s"), requests(ACCEPT) * 2, "sent 2 requests"),
         (
             a_task_with("s"),
-            [*requests(ACCEPT), Request("U", 1, "acme", SHA, ACCEPT)],
+            [*requests(ACCEPT), LoggedRequest("U", 1, "acme", SHA, ACCEPT)],
             "never submitted",
         ),
     ],
 )
-def test_a_disagreement_is_found(task: Task | None, log: list[Request], problem: str) -> None:
+def test_a_disagreement_is_found(task: Task | None, log: list[LoggedRequest], problem: str) -> None:
     (disagreement,) = compared(task, log).disagreements
     assert problem in disagreement

@@ -61,7 +61,10 @@ queues:
 
 def a_file(queue: str = "{}", *, defaults: str = "{}") -> str:
     """A file with one queue, `billing`, whose keys start on line 7 when the defaults take one."""
-    return f"config_version: 1\ndefaults:\n{indent(defaults, '  ')}\n\nqueues:\n  billing:\n{indent(queue, '    ')}\n"
+    return (
+        f"config_version: 1\ndefaults:\n{indent(defaults, '  ')}\n\n"
+        f"queues:\n  billing:\n{indent(queue, '    ')}\n"
+    )
 
 
 def refused(text: str | bytes) -> ConfigInvalid:

@@ -34,8 +34,9 @@ def test_a_layer_can_be_written_into_a_file_again() -> None:
     assert parse_document(json.dumps(again)) == parse_document(yaml.safe_dump(again)) == document
 
 
-def test_json_may_be_indented_by_tabs_and_escape_what_it_likes() -> None:
-    text = '{\n\t"config_version":1,\n\t"queues":{"a":{"owner":"\\ud83d\\ude00 \\u00e9 \\/ \\\\ud83d"}}}'
+def test_json_may_be_indented_by_tabs_and_may_escape_any_character() -> None:
+    owner = '"\\ud83d\\ude00 \\u00e9 \\/ \\\\ud83d"'
+    text = f'{{\n\t"config_version":1,\n\t"queues":{{"a":{{"owner":{owner}}}}}}}'
     assert parse_document(text).queues["a"]["owner"] == json.loads(text)["queues"]["a"]["owner"]
 
 
@@ -78,14 +79,14 @@ def test_an_anchor_may_be_used_again() -> None:
 def test_a_duplicate_key_is_refused_with_both_lines(queue: str, path: str) -> None:
     error = refused(a_file(queue))
     assert error.path == path
-    assert "stands here twice, first on line 7; accepted: once" in error.message
+    assert "is given twice, first on line 7; accepted: once" in error.message
 
 
 def test_a_duplicate_queue_is_refused_in_json_too() -> None:
     error = refused('{"config_version": 1, "queues": {"a": {},\n "a": {}}}')
     assert (
         error.message
-        == "queues.a: the key stands here twice, first on line 1; accepted: once (line 2)"
+        == "queues.a: the key is given twice, first on line 1; accepted: once (line 2)"
     )
 
 
@@ -134,7 +135,7 @@ def test_what_is_not_one_document_is_refused(text: str | bytes, problem: str) ->
             '*Timeout is an alias to YAML, and nothing has this name; quote text: "*Timeout"',
         ),
         ("a: &x [*x]", "*x is an alias to YAML"),
-        ("? [a]\n: 1", "this key is no text"),
+        ("? [a]\n: 1", "this key is not text"),
         ("a: " + "[" * 30 + "]" * 30, "nested too deeply; accepted: at most 20 levels"),
     ],
 )

@@ -188,7 +188,10 @@ def test_an_odd_queue_name_is_refused(name: str) -> None:
         (
             "handlers: {a: {function: f, invocation: async, deliver: raw}}",
             "handlers.a.deliver",
-            '"raw" is refused; accepted: envelope, because an async hand-over sends only a reference',
+            (
+                '"raw" is refused; accepted: envelope, '
+                "because an async hand-over sends only a reference"
+            ),
         ),
         (
             "handlers: {a: {function: f, deliver: envelope, answer: http}}",

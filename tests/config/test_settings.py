@@ -252,11 +252,12 @@ def test_changing_merged_settings_changes_no_others() -> None:
     "garbage", [None, True, -1, "garbage", 1.5, [], [1], {}, {"a": 1}, float("nan")]
 )
 @pytest.mark.parametrize("path", [
-    "queue", "owner", "retry", "retry.max_attempts", "retry.backoff", "retry.initial_backoff", "retry.jitter",
-    "retry.backoff_multiplier", "execution.lease", "execution.heartbeat", "classification.permanent",
-    "limits.max_payload_size", "limits.dead_ttl", "dispatch.host", "dispatch.claim_limit", "dispatch.burst",
-    "handlers", "handlers.a", "handlers.a.function", "handlers.a.deliver", "handlers.a.outcome",
-    "handlers.a.outcome.success", "version_mismatch", "index_shards", "revision",
+    "queue", "owner", "retry", "retry.max_attempts", "retry.backoff", "retry.initial_backoff",
+    "retry.jitter", "retry.backoff_multiplier", "execution.lease", "execution.heartbeat",
+    "classification.permanent", "limits.max_payload_size", "limits.dead_ttl", "dispatch.host",
+    "dispatch.claim_limit", "dispatch.burst", "handlers", "handlers.a", "handlers.a.function",
+    "handlers.a.deliver", "handlers.a.outcome", "handlers.a.outcome.success",
+    "version_mismatch", "index_shards", "revision",
 ])  # fmt: skip
 def test_garbage_in_stored_data_is_harmless_or_a_refusal_and_no_other_error(
     path: str, garbage: object

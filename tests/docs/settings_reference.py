@@ -10,7 +10,7 @@ from typing import Any, Final
 from rdq_core.config.kinds import TextList, ValueKind
 from rdq_core.config.merge import leaves
 from rdq_core.config.schema import meanings_of
-from rdq_core.config.sections import Kind, Part, PartMap, Section, Setting, keys_of
+from rdq_core.config.sections import Part, PartMap, Section, Setting, SettingKind, keys_of
 from rdq_core.config.settings import Queue, QueueDefaults, Retry
 from rdq_core.domain.units import DURATION_FORMS
 from rdq_core.handlers.policy import layer_of
@@ -71,7 +71,7 @@ def _row(key: str, setting: Setting[Any, Any], meaning: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _accepted(kind: Kind[Any]) -> str:
+def _accepted(kind: SettingKind[Any]) -> str:
     accepted = f"a list; each {kind.item.accepted}" if isinstance(kind, TextList) else kind.accepted
     return accepted.replace(DURATION_FORMS, "a duration").replace("printable text", "text")
 

@@ -16,9 +16,6 @@ from rdq_core.testing.embedded import embedded
 
 TEXT = (Path(__file__).parents[2] / "docs" / "handlers.md").read_text(encoding="utf-8")
 
-FOR_HOSTS = {"cancel", "gave_up", "reason"}
-"""Members of the context that the engine calls, and handlers don't."""
-
 
 def recipe(heading: str) -> dict[str, Any]:
     """The names that a recipe's code block defines."""
@@ -33,7 +30,7 @@ def test_every_member_of_the_context_is_described() -> None:
     described = set(re.findall(r"^\| `ctx\.(\w+)", TEXT, re.MULTILINE))
     assigned = set(re.findall(r"self\.([a-z]\w*) = ", _source_of(TaskContext.__init__)))
     defined = {name for name in vars(TaskContext) if not name.startswith("_")}
-    assert described == (assigned | defined) - FOR_HOSTS
+    assert described == assigned | defined
 
 
 def _source_of(function: Callable[..., Any]) -> str:

@@ -260,7 +260,7 @@ def test_what_is_no_batch_of_a_stream_is_refused_and_nothing_is_done(odd: str) -
     function = KickFunction(stage.host)
     for deed in (function.kick, function.clean_up):
         with pytest.raises(
-            InputInvalid, match=r"^event: is no batch of a DynamoDB stream\nmap the tasks"
+            InputInvalid, match=r"^event: is not a batch of a DynamoDB stream\nmap the tasks"
         ):
             deed(ODD[odd])
     assert stage.started.events == []

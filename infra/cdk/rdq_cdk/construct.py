@@ -170,20 +170,20 @@ class Rdq(Construct):
 
     @cached_property
     def alarm_topic(self) -> sns.ITopic:
-        """Where alarms go."""
+        """The topic of the alarms."""
         return sns.Topic.from_topic_arn(
             self, "AlarmTopic", self.template.get_resource("AlarmTopic").ref
         )
 
     @cached_property
     def ops_function(self) -> lambda_.IFunction:
-        """What answers operator requests."""
+        """The function that answers operator requests."""
         arn = self.template.get_resource("OpsFunction").get_att("Arn").to_string()
         return lambda_.Function.from_function_arn(self, "OpsFunction", arn)
 
 
 def _place_of_handlers(template: Mapping[str, Any]) -> int:
-    """Where in the sweeper's policy the functions are named that it may invoke."""
+    """The place in the sweeper's policy that names the functions it may invoke."""
     statements = template["Resources"]["SweeperPolicy"]["Properties"]["PolicyDocument"]["Statement"]
     return next(
         place for place, each in enumerate(statements) if "HasHandlers" in each.get("Fn::If", ())

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rdq_core.cli.demo.receiver import ACCEPT, Request
+from rdq_core.cli.demo.receiver import ACCEPT, LoggedRequest
 from rdq_core.domain.attempt import Attempt, Outcome
 from rdq_core.domain.task import Status, Task
 
@@ -36,7 +36,7 @@ class Comparison:
 
 
 def compare(
-    submitted: Mapping[str, str], tasks: Mapping[str, Task | None], log: Sequence[Request]
+    submitted: Mapping[str, str], tasks: Mapping[str, Task | None], log: Sequence[LoggedRequest]
 ) -> Comparison:
     """Compare both sides. `submitted` maps ids to the SHA-256 of their payloads; a task that the
     store does not have is None.
@@ -63,7 +63,7 @@ def compare(
     )
 
 
-def _problems(task: Task | None, sha256: str, requests: Sequence[Request]) -> Iterator[str]:
+def _problems(task: Task | None, sha256: str, requests: Sequence[LoggedRequest]) -> Iterator[str]:
     if task is None:
         yield "is lost"
         return

@@ -24,7 +24,7 @@ _MAX_SILENCE: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LoggedRequest:
     """One delivery as it arrived, and how it was answered."""
 
     task_id: str
@@ -43,7 +43,7 @@ class Receiver:
         self._repaired: Mapping[str, Sequence[str]] = tables["repaired"]
         self._lock = threading.Lock()
         self._requests: Counter[str] = Counter()
-        self._log: list[Request] = []
+        self._log: list[LoggedRequest] = []
         self.closing = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _handler_for(self))
         self._thread = threading.Thread(
@@ -57,7 +57,7 @@ class Receiver:
         return f"http://127.0.0.1:{self._server.server_port}"
 
     @property
-    def log(self) -> Sequence[Request]:
+    def log(self) -> Sequence[LoggedRequest]:
         """Every request so far, in the order of arrival."""
         with self._lock:
             return tuple(self._log)
@@ -74,7 +74,7 @@ class Receiver:
             answer = answers[min(self._requests[task_id], len(answers) - 1)]
             self._requests[task_id] += 1
             sha256 = hashlib.sha256(body).hexdigest()
-            self._log.append(Request(task_id, attempt_no, account, sha256, answer))
+            self._log.append(LoggedRequest(task_id, attempt_no, account, sha256, answer))
             return answer
 
     def __enter__(self) -> Self:

@@ -16,7 +16,7 @@ from rdq_core.cli.connection import OperatorClient, parts
 from rdq_core.cli.demo.check import compare
 from rdq_core.cli.demo.narrator import Counts, Narrator, cut
 from rdq_core.cli.demo.receiver import Receiver
-from rdq_core.cli.demo.workers import Worker
+from rdq_core.cli.demo.workers import WorkerProcess
 from rdq_core.cli.output import Output, counted
 from rdq_core.client.rdq import Rdq
 from rdq_core.config.document import parse_document
@@ -60,7 +60,7 @@ class Tour:
         config = {"config_version": 1, "queues": dict(document.queues)}
         self._client.request("queue.apply", config=config)
 
-    def run(self, deliveries: Path, workers: Sequence[Worker]) -> dict[str, Any]:
+    def run(self, deliveries: Path, workers: Sequence[WorkerProcess]) -> dict[str, Any]:
         """Run the tour and return its document. Raises Unavailable when nothing moves any more."""
         self._submit(deliveries)
         self._settle(workers)
@@ -153,7 +153,7 @@ class Tour:
 
     # -- waiting -----------------------------------------------------------------------------------
 
-    def _settle(self, workers: Sequence[Worker]) -> None:
+    def _settle(self, workers: Sequence[WorkerProcess]) -> None:
         """Wait until every task has succeeded or is dead, in two readings in a row.
 
         One reading is not enough: a task that moves between two states may be counted in neither.
@@ -213,7 +213,7 @@ class Tour:
             cause = "" if error is None else error.message or error.type
             self._add(kind, f"{cut(cause, _TEXT - len(effect))}{effect}", event)
 
-    def _on_death(self, worker: Worker, exit_code: int) -> None:
+    def _on_death(self, worker: WorkerProcess, exit_code: int) -> None:
         with self._lock:
             self._progressed = time.monotonic()
             self._silent_deaths += 1

@@ -19,7 +19,7 @@ OnEvent = Callable[[int, Mapping[str, Any]], None]
 """Gets the worker's number and an event of its log, on a thread of that worker."""
 
 
-class Worker:
+class WorkerProcess:
     """A worker process and its successors."""
 
     def __init__(self, number: int, module: str, on_event: OnEvent) -> None:
@@ -70,12 +70,14 @@ class Worker:
 
 
 @contextmanager
-def running_workers(count: int, module: str, on_event: OnEvent) -> Iterator[Sequence[Worker]]:
+def running_workers(
+    count: int, module: str, on_event: OnEvent
+) -> Iterator[Sequence[WorkerProcess]]:
     """Run workers with the handlers of a module."""
-    workers: list[Worker] = []
+    workers: list[WorkerProcess] = []
     try:
         for number in range(1, count + 1):
-            workers.append(Worker(number, module, on_event))  # noqa: PERF401 - keep the first if the second fails
+            workers.append(WorkerProcess(number, module, on_event))  # noqa: PERF401 - keep the first if the second fails
         yield workers
     finally:
         for worker in workers:

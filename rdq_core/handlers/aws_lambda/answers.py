@@ -1,5 +1,6 @@
-"""What a function's answer means under the rules of its queue. No message quotes an answer, which
-may be private.
+"""Reads a function's answer by the rules of its queue.
+
+No message quotes an answer, which may be private.
 
     plain       any answer is success, unless `outcome` rules read one of its fields
     http        statusCode: 2xx, 3xx success; 408, 425, 429, 5xx retryable; other 4xx permanent

@@ -37,7 +37,7 @@ _NOT_SENT: Final = frozenset(
         "attempts",
     }
 )
-"""Fields of a task that the event has elsewhere, or that a running task doesn't have."""
+"""Fields of a task that are elsewhere in the event, or that a running task doesn't have."""
 _LONGEST_TRACEPARENT: Final = 256
 
 
@@ -118,9 +118,7 @@ def hand_over_event(claim: Claim) -> bytes:
 
 
 def _payload(task: Task) -> dict[str, Any]:
-    """The payload in a form that is easy to read; in base64 as well, where that form doesn't give
-    the same bytes back.
-    """
+    """The payload in readable form, and in base64 too if that form loses the exact bytes."""
     kind = task.payload_content_type.partition(";")[0].strip().lower()
     try:
         if kind == JSON or kind.endswith("+json"):

@@ -1,4 +1,4 @@
-"""From a JSON document to the request that it is, and to its answer."""
+"""Parses a JSON document into its request, and answers it."""
 
 import difflib
 from collections.abc import Callable, Mapping
@@ -22,13 +22,14 @@ _PROBLEMS: Final = {
 def answer(
     document: Mapping[str, Any], parts: OperatorParts, principal: Callable[[], Principal]
 ) -> Document:
-    """Answer one request. Raises InputInvalid naming the first field that is wrong, and whatever
-    the request raises.
+    """Answer one request.
+
+    Raises InputInvalid naming the first wrong field, and the errors of the request.
     """
     op = document.get("op")
     model = OPERATIONS.get(op) if isinstance(op, str) else None
     if model is None:
-        raise InputInvalid("op", "is none of the operations", hint=_nearest(op))
+        raise InputInvalid("op", "is not an operation", hint=_nearest(op))
     fields = {str(name): value for name, value in document.items() if name != "op"}
     return _request(model, fields).answer(RequestContext(parts, principal))
 

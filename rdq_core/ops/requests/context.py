@@ -1,4 +1,4 @@
-"""What a request is made of: its fields, what it is answered from, and how it is declared."""
+"""The base of operator requests: their fields, their context, and their declaration."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Document: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """What a request is answered from, and who makes it.
+    """The stores that a request works on, and its caller.
 
     `principal` is called only by requests that leave an audit record: naming the caller may take a
     request to STS.
@@ -36,7 +36,7 @@ class Request:
     op: ClassVar[str]
 
     def answer(self, context: RequestContext) -> Document:
-        """Carry out the request. Raises an RdqError that says why it can't."""
+        """Carry out the request. Raises an RdqError with the reason if that is not possible."""
         raise NotImplementedError
 
 
@@ -49,8 +49,9 @@ _R = TypeVar("_R", bound=type[Request])
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def operation(request: _R) -> _R:
-    """Declare a request under its `op`: a frozen dataclass whose fields are checked when it is
-    made, those that it inherits from plain dataclasses too.
+    """Declare a request under its `op`.
+
+    It becomes a frozen dataclass that checks its fields when it is made, inherited ones included.
     """
     decorate = validated(frozen=True, slots=True, kw_only=True, config=_CONFIG)
     checked = cast("_R", decorate(request))

@@ -15,7 +15,7 @@ from rdq_core.ops.views import listed
 
 
 @operation
-class Status(Request):
+class QueueStatus(Request):
     """The state of one queue, or of all."""
 
     op: ClassVar[str] = "status"

@@ -1,8 +1,8 @@
-"""What every task store promises, as tests that another store's author runs on his own.
+"""The promises of every task store, as a test suite for authors of other stores.
 
-He gives the pytest fixture `bench`: an empty store for each test, on a clock that the test moves.
-`TaskStoreContract` is all of the contract; a class whose name begins with `Test` and that inherits
-from it is collected like any other:
+Provide the pytest fixture `bench`: an empty store for each test, on a clock that the test moves.
+`TaskStoreContract` is the whole contract. pytest collects a class that inherits from it and whose
+name begins with `Test`:
 
     @pytest.fixture
     def bench() -> Bench:
@@ -13,8 +13,8 @@ from it is collected like any other:
     class TestTheirStore(TaskStoreContract):
         pass
 
-The smaller stores have a contract each, and a fixture for an empty one, whose clock, if it has any,
-stands at `NOW`:
+Each smaller store has a contract and a fixture, which gives an empty store. Its clock, if it has
+one, stands at `NOW`:
 
     QueueContract, DeletionContract    queues         QueueStore
     JobContract                        jobs           JobStore
@@ -22,9 +22,8 @@ stands at `NOW`:
     AuditContract                      audit          AuditLog
     ReservationsContract               awake          Reservations
 
-A store that keeps it is one that the engine can't tell from rdq's own. What only processes show
-(crashes between two requests, claimants that share nothing but the tables) is not in it. The
-package needs pytest and nothing else.
+The engine can use any store that passes. What only separate processes can show (crashes between two
+requests, claimants that share only the tables) is not covered. The package needs only pytest.
 """
 
 from rdq_core.testing.contract.audit import AuditContract
@@ -100,6 +99,7 @@ class TaskStoreContract(
     PageContract,
     ForgetContract,
 ):
-    """The whole contract of a `TaskStore`. Its parts can be had one by one, while a store is being
-    written.
+    """The whole contract of a `TaskStore`.
+
+    Its parts can be used one by one while a store is being written.
     """

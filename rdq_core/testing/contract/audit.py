@@ -1,4 +1,4 @@
-"""What every audit log promises: records are added once, and read newest first."""
+"""The contract of audit logs: records are added once, and read newest first."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -14,7 +14,9 @@ ALL = NOW - timedelta(days=400)
 
 
 def a_record(name: str = "a", at: datetime = NOW, **fields: object) -> AuditRecord:
-    """An operator's record of intent in the queue `billing`; ids of one moment differ by `name`."""
+    """An operator's intent in the queue `billing`; records of one moment have ids that differ by
+    `name`.
+    """
     record = AuditRecord(
         id=id_at(at, name),
         operation_id=id_at(at, name),
@@ -33,7 +35,7 @@ def a_record(name: str = "a", at: datetime = NOW, **fields: object) -> AuditReco
 def read(
     audit: AuditLog, *, since: datetime = ALL, before: str | None = None, limit: int = 100
 ) -> list[AuditRecord]:
-    """The records of `billing`, newest first, as a page of them is asked for."""
+    """A page of the records of `billing`, newest first."""
     return list(
         audit.records(
             "billing", since=since, before=before or last_id(NOW + timedelta(days=1)), limit=limit
@@ -60,7 +62,7 @@ class AuditContract:
         audit.append(a_record())
 
         with pytest.raises(StoreFailed, match="is there already"):
-            audit.append(a_record(principal="somebody else"))
+            audit.append(a_record(principal="another principal"))
 
         assert read(audit) == [a_record()]
 

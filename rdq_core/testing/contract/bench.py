@@ -1,8 +1,8 @@
-"""A store under test, a clock that the test moves, and short words for the usual steps.
+"""A store under test, a clock that the test moves, and short names for the usual steps.
 
-The suite asks a store for nothing but the port. `raw` is whatever the store keeps under an id: it
-is only ever compared with itself, so that a write which must change nothing is caught changing
-something that no verb shows. `many` is how many dead tasks the engine can be asked for.
+The suite uses only the store port. `raw` is what the store keeps under an id: it is only compared
+with itself, which catches a write that changes something no verb shows. `many` is the number of
+dead tasks in the longest lists.
 """
 
 import threading
@@ -40,14 +40,13 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Bench:
-    """A store, and words for what the tests do with it. Every step happens at the clock's present
-    moment.
+    """A store and the steps that tests take with it, each at the clock's present moment.
 
-    `store` is empty, and its time is that of `clock`. `raw` gives all that it keeps under an id: it
-    is compared with itself, and must be empty of a task that was forgotten. `shards` is how many
-    shards tasks are submitted to; tests change it, and the store is to count on its present value.
-    `fellow` makes the same store as another thread would have it; None means that threads may share
-    `store`. `many` is how many dead tasks the longest lists have.
+    `store` is empty and runs on `clock`. `raw` returns everything that the store keeps under an id;
+    for a forgotten task it must be empty. `shards` is the number of shards that tasks are submitted
+    to: tests change it, and the store must use its present value. `fellow` makes the same store for
+    another thread; None means that threads may share `store`. `many` is the number of dead tasks in
+    the longest lists.
     """
 
     store: TaskStore
@@ -62,8 +61,8 @@ class Bench:
         return self.clock.now()
 
     def another(self) -> TaskStore:
-        """The same store as another thread may have it, which is its own object where one shares
-        nothing else.
+        """The same store for another thread: a store object of its own where threads must not
+        share one.
         """
         return self.fellow() if self.fellow else self.store
 
@@ -76,7 +75,7 @@ class Bench:
         return submission.task
 
     def candidates(self, queue: str = QUEUE, *, ahead: timedelta = timedelta(0)) -> list[Candidate]:
-        """What the index proposes, of all shards."""
+        """The candidates in the index, over all shards."""
         found: list[Candidate] = []
         for shard in range(self.shards):
             read = partial(self.store.candidates, queue, shard, until=self.now + ahead, limit=100)
@@ -84,7 +83,7 @@ class Bench:
         return found
 
     def candidate(self, task_id: str, queue: str = QUEUE) -> Candidate:
-        """What the index proposes of one task, whenever it is due."""
+        """A task's entry in the index, whenever it is due."""
         return next(
             each
             for each in self.candidates(queue, ahead=timedelta(days=400))
@@ -101,7 +100,7 @@ class Bench:
         return self.claim(task.id, task.queue)
 
     def lapse(self, claim: Claim) -> Claim:
-        """The holder stays silent until the lease has ended."""
+        """Move the clock until the lease has lapsed."""
         self.clock.advance(max(self.until_lapse(claim), timedelta(0)))
         lapsed = self.store.lapsed(self.candidate(claim.task.id, claim.task.queue), now=self.now)
         assert lapsed is not None
@@ -111,7 +110,7 @@ class Bench:
         return claim.lease_expires_at - self.now
 
     def reclaim(self, claim: Claim) -> Claim:
-        """The lease lapses, and another worker takes over."""
+        """Let the lease lapse, and claim the task for another worker."""
         lapsed = self.lapse(claim)
         taken = self.store.reclaim(lapsed, a_lapse(lapsed), a_grant(self.now))
         assert taken is not None
@@ -137,14 +136,14 @@ class Bench:
         return attempt
 
     def dead_letter(self, claim: Claim, *, keep: timedelta | None = None, **failed: Any) -> Attempt:
-        """Dead, for good unless it is kept for a time only."""
+        """Dead-letter the task; it stays for good unless `keep` bounds its retention."""
         attempt = a_failed(claim, self.now, **failed)
-        self._bury(claim, attempt, keep)
+        self._dead_letter(claim, attempt, keep)
         return attempt
 
     def dead_letter_unrun(self, claim: Claim) -> None:
-        """Dead without an attempt: the budget was found spent."""
-        self._bury(claim, None, None)
+        """Dead-letter a task whose budget was already spent, without an attempt."""
+        self._dead_letter(claim, None, None)
 
     def dead_letter_lapsed(self, lapsed: Claim) -> bool:
         attempt = a_lapse(lapsed)
@@ -204,7 +203,7 @@ class Bench:
         return self.task(claim.task.id)
 
     def many_dead(self, number: int) -> list[str]:
-        """This number of tasks, all dead now, without a read of the index for each."""
+        """This number of tasks, all dead now, made without reading the index for each."""
         ids = [self.submit().id for _ in range(number)]
         for candidate in self.candidates():
             claim = self.store.claim(candidate, a_grant(self.now))
@@ -225,15 +224,15 @@ class Bench:
         return entry
 
     def dead_entries(self, queue: str = QUEUE, *, limit: int = 100) -> list[DeadEntry]:
-        """The whole DLQ of a queue."""
+        """All dead-letter entries of a queue."""
         return listed(partial(self.store.dead, queue, limit=limit))
 
     def numbers(self, task_id: str) -> list[int]:
-        """The numbers of the attempts on record."""
+        """The numbers of the recorded attempts."""
         return [attempt.attempt_no for attempt in self.task(task_id).attempts]
 
     def task_in(self, status: Status) -> Task:
-        """A task in this status, by the verbs that lead there."""
+        """A task in this status, reached through the verbs that lead there."""
         match status:
             case Status.PENDING:
                 return self.submit()
@@ -248,11 +247,11 @@ class Bench:
         assert_never(status)
 
     def everything(self, task_id: str) -> dict[str, object]:
-        """All that can be seen of a task, and all that the store keeps of it."""
+        """Everything that can be read of a task, and everything that the store keeps of it."""
         return {"seen": self.seen(task_id), "raw": self.raw(task_id)}
 
     def seen(self, task_id: str) -> dict[str, object]:
-        """All that anybody can see of a task."""
+        """Everything that can be read of a task."""
         task = self.store.get(task_id)
         queue = QUEUE if task is None else task.queue
         return {
@@ -265,7 +264,7 @@ class Bench:
             ],
         }
 
-    def _bury(self, claim: Claim, attempt: Attempt | None, keep: timedelta | None) -> None:
+    def _dead_letter(self, claim: Claim, attempt: Attempt | None, keep: timedelta | None) -> None:
         expires_at = None if keep is None else self.now + keep
         self.store.dead_letter(
             claim,
@@ -278,12 +277,12 @@ class Bench:
 
 
 def an_op() -> str:
-    """A new name of an operator's request."""
+    """A new id of an operator request."""
     return f"op-{next(_ops)}"
 
 
 def pages(read: Callable[..., Page[T]]) -> Iterator[Page[T]]:
-    """Every page, from the first to the one that says it is the last. `read` takes `after`."""
+    """Every page up to the last. `read` takes `after`."""
     page = read(after=None)
     while True:
         yield page
@@ -293,13 +292,13 @@ def pages(read: Callable[..., Page[T]]) -> Iterator[Page[T]]:
 
 
 def listed(read: Callable[..., Page[T]]) -> list[T]:
-    """What is on all the pages."""
+    """The items of all pages."""
     return [item for page in pages(read) for item in page.items]
 
 
 def side_by_side(calls: Iterable[Callable[[], T]]) -> list[T | Exception]:
-    """What each call returned or raised, in their order, all of them made at once, each in a thread
-    of its own.
+    """The result or exception of each call, in order. All calls start at once, each on its own
+    thread.
     """
     calls = list(calls)
     outcomes: list[T | Exception] = [AssertionError("never ran")] * len(calls)

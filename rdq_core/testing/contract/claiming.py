@@ -1,6 +1,4 @@
-"""Claiming: the index proposes, one claimant wins, and a lease that lapses is taken over with the
-loss on record.
-"""
+"""The contract of claims: one claimant wins, and a lapsed lease is taken over and recorded."""
 
 import random
 from collections import Counter
@@ -31,7 +29,7 @@ SECOND = timedelta(seconds=1)
 
 
 class CandidateContract:
-    """What is proposed: due work and abandoned work, oldest first, of one queue's shard."""
+    """Candidates are due tasks and lapsed ones, of one queue's shard, oldest first."""
 
     def test_the_oldest_due_comes_first(self, bench: Bench) -> None:
         offsets = [3, 1, 2]
@@ -119,7 +117,7 @@ class CandidateContract:
 
 
 class ClaimContract:
-    """One claimant wins, and only by what the index really says."""
+    """One claimant wins, under the condition that the index entry is current."""
 
     def test_a_claim_leases_the_task(self, bench: Bench) -> None:
         task = bench.submit()
@@ -162,7 +160,7 @@ class ClaimContract:
         assert (third.task.attempt_count, third.history_length, third.attempt_no) == (1, 1, 2)
         assert third.fencing_token == claim.fencing_token + 2
 
-    def test_a_task_that_somebody_holds_is_not_claimed_again(self, bench: Bench) -> None:
+    def test_a_claimed_task_is_not_claimed_again(self, bench: Bench) -> None:
         task = bench.submit()
         candidate = bench.candidate(task.id)
         bench.claim(task.id)
@@ -242,8 +240,8 @@ class ClaimContract:
         assert bench.store.counts("billing").in_flight == 200
 
     def test_the_clock_of_one_claimant_alone_does_not_make_work_due(self, bench: Bench) -> None:
-        """Its grant says what time it is; the condition compares it with the due time, not with
-        another's clock.
+        """The condition compares the due time with the grant's own time, not with another
+        claimant's.
         """
         task = bench.submit(next_attempt_at=bench.now + timedelta(hours=1))
         entry = bench.candidate(task.id)
@@ -253,9 +251,7 @@ class ClaimContract:
 
 
 class LeaseContract:
-    """A lease ends by itself, can be made longer, and is taken over by one claimant who records the
-    loss.
-    """
+    """A lease lapses, can be extended, and is taken over by one claimant, who records the loss."""
 
     def test_a_claim_is_not_lapsed_before_its_lease_ends(self, bench: Bench) -> None:
         claim = bench.claimed()
@@ -283,7 +279,7 @@ class LeaseContract:
     @pytest.mark.parametrize(
         "status", [Status.PENDING, Status.SUCCEEDED, Status.DEAD, Status.CANCELLED]
     )
-    def test_what_nobody_holds_is_not_lapsed(self, bench: Bench, status: Status) -> None:
+    def test_an_unclaimed_task_does_not_lapse(self, bench: Bench, status: Status) -> None:
         task_id = bench.task_in(status).id
         entry = replace(bench.candidate(bench.submit().id), task_id=task_id)
         bench.clock.advance(LEASE)
@@ -379,7 +375,7 @@ class LeaseContract:
 
         assert bench.everything(claim.task.id) == before
 
-    def test_a_late_heartbeat_revives_a_lease_that_nobody_has_taken(self, bench: Bench) -> None:
+    def test_a_late_heartbeat_revives_a_lease_that_was_not_taken_over(self, bench: Bench) -> None:
         claim = bench.claimed()
         bench.clock.advance(2 * LEASE)
 
@@ -389,7 +385,7 @@ class LeaseContract:
         bench.complete(claim)
 
     @pytest.mark.parametrize("verb", ["complete", "reschedule", "dead_letter", "release"])
-    def test_an_outcome_after_the_lease_s_end_counts_while_nobody_has_taken_over(
+    def test_an_outcome_after_the_lease_s_end_counts_until_a_takeover(
         self, bench: Bench, verb: str
     ) -> None:
         claim = bench.claimed()
@@ -415,7 +411,7 @@ class LeaseContract:
         with pytest.raises(LeaseLost):
             bench.complete(claim)
 
-    def test_of_reclaimers_buriers_and_the_late_holder_one_wins(self, bench: Bench) -> None:
+    def test_of_reclaims_dead_letters_and_the_late_holder_one_wins(self, bench: Bench) -> None:
         for _ in range(6):
             claim = bench.claimed()
             lapsed = bench.lapse(claim)
@@ -434,8 +430,8 @@ class LeaseContract:
 
 
 def rivals(bench: Bench, claim: Claim, lapsed: Claim) -> list[Callable[[], object]]:
-    """Everybody who may settle a lapsed lease: each a store of its own, each answering truth when
-    it has won.
+    """The callers that may settle a lapsed lease, each with its own store; each returns whether
+    it won.
     """
     now, lapse = bench.now, a_lapse(lapsed)
 
@@ -464,8 +460,9 @@ def rivals(bench: Bench, claim: Claim, lapsed: Claim) -> list[Callable[[], objec
 
 
 def claim_all(store: TaskStore, bench: Bench, number: int) -> list[str]:
-    """The ids that one claimant wins, who takes the head of the index in an order of its own while
-    there is one.
+    """The ids that one claimant wins.
+
+    It claims from the head of the index, in its own order, until the index is empty.
     """
     order, won, shards = random.Random(number), [], list(range(bench.shards))
     while shards:

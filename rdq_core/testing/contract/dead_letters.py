@@ -1,5 +1,5 @@
-"""The DLQ: what dies is listed, is sent back with a full budget and its whole past, or is removed
-without a trace.
+"""The contract of the DLQ: dead tasks are listed, redriven with a full budget and their history,
+or purged.
 """
 
 import json
@@ -24,7 +24,7 @@ PAGE_SIZES = (1, 2, 7, 100)
 
 
 class RedriveContract:
-    """A redrive gives a full budget back and takes nothing away, unless it edits the task."""
+    """A redrive restores the full budget and keeps everything else, unless it edits the task."""
 
     def test_a_task_bears_the_mark_of_the_request_that_sent_it_back_through_what_comes_after(
         self, bench: Bench
@@ -239,7 +239,7 @@ class RedriveContract:
 
 
 class EditContract:
-    """What a redrive may change, and all that it leaves."""
+    """What a redrive may change, and what it keeps."""
 
     @pytest.mark.parametrize("before", [10, 3000])
     @pytest.mark.parametrize("after", [0, 10, 3000, 100_000])
@@ -310,7 +310,7 @@ class EditContract:
 
 
 class PurgeContract:
-    """A purged task is gone, with all that it had."""
+    """A purge removes the task with everything that belongs to it."""
 
     @pytest.mark.parametrize("size", [10, 3000])
     def test_nothing_is_left(self, bench: Bench, size: int) -> None:
@@ -343,7 +343,7 @@ class PurgeContract:
 
 
 class CountContract:
-    """How much waits, runs and is dead, and since when."""
+    """The numbers of tasks that wait, run and are dead, and the oldest due time."""
 
     def test_an_empty_queue_has_nothing(self, bench: Bench) -> None:
         assert bench.store.counts("billing") == QueueCounts(
@@ -370,7 +370,7 @@ class CountContract:
 
 
 class PageContract:
-    """Pages neither skip nor repeat what stays, however much arrives meanwhile."""
+    """Pages neither skip nor repeat an entry that stays, whatever arrives in the meantime."""
 
     def test_dead_entries_come_oldest_first_over_pages_of_every_size(self, bench: Bench) -> None:
         bench.shards = 4
@@ -478,7 +478,9 @@ class PageContract:
 def while_others_arrive(
     read: Callable[..., Page[Any]], happens: Callable[[], object], *, times: int
 ) -> Counter[str]:
-    """How often each task is listed when something happens after each of the first pages."""
+    """The number of times that each task is listed when something happens after each of the
+    first pages.
+    """
     listed: Counter[str] = Counter()
     for number, page in enumerate(pages(read)):
         listed.update(entry.task_id for entry in page.items)
@@ -488,7 +490,7 @@ def while_others_arrive(
 
 
 def refuses_both(bench: Bench, entry: DeadEntry, error: type[RdqError]) -> None:
-    """Neither redrive nor purge does anything to it."""
+    """Neither redrive nor purge changes the task."""
     with pytest.raises(error):
         bench.redrive_entry(entry)
     with pytest.raises(error):

@@ -1,6 +1,4 @@
-"""What every store of queue configuration promises about queues that are on their way out, and
-back.
-"""
+"""The contract of deletions of queues, and of restoring a queue."""
 
 from datetime import timedelta
 from typing import Any
@@ -18,13 +16,13 @@ MUCH_LATER = NOW + timedelta(days=2)
 
 
 def leaving(queues: QueueStore, **declared: Any) -> StoredQueue:
-    """The queue `billing`, declared like this, on its way out."""
+    """The queue `billing`, declared like this, while it is being deleted."""
     declare(queues, **declared)
     return queues.begin_delete("billing", now=NOW)
 
 
 def a_tombstone(queues: QueueStore, **declared: Any) -> StoredQueue:
-    """What is left of the queue `billing` that was declared like this and then deleted."""
+    """The tombstone of the queue `billing`, which was declared like this and then deleted."""
     assert queues.end_delete(leaving(queues, **declared), now=LATER)
     stored = queues.stored("billing")
     assert stored is not None
@@ -32,8 +30,9 @@ def a_tombstone(queues: QueueStore, **declared: Any) -> StoredQueue:
 
 
 class DeletionContract:
-    """A queue goes in two steps, each made once by a caller that has seen the one before. Fixture:
-    `queues`.
+    """A deletion has two steps; each succeeds once, for a caller that has read the step before.
+
+    Fixture: `queues`.
     """
 
     def test_a_queue_that_is_being_deleted_keeps_its_settings_and_says_so(
@@ -134,7 +133,7 @@ class DeletionContract:
         )
         assert queues.stored("billing") == after
 
-    def test_a_queue_that_was_declared_again_is_not_buried_by_those_who_saw_it_empty(
+    def test_a_queue_that_was_declared_again_is_not_deleted_by_a_host_that_saw_it_empty(
         self, queues: QueueStore
     ) -> None:
         seen = leaving(queues, owner="one")

@@ -1,4 +1,4 @@
-"""Things that tests need, made of only what matters to them."""
+"""Factories that take only the fields a test is about."""
 
 import random
 import secrets
@@ -23,7 +23,7 @@ _ids = count(1)
 
 
 def a_task_id() -> str:
-    """An id that no other test of this process has."""
+    """An id that no other test of this process uses."""
     return encode_id(next(_ids))
 
 
@@ -64,7 +64,7 @@ def an_error(message: str = "503 from the bank", **fields: Any) -> AttemptError:
 
 
 def a_failed(claim: Claim, now: datetime, **fields: Any) -> Attempt:
-    """The attempt that a claim made, and that failed now."""
+    """A failed attempt of this claim, which ended now."""
     usual: dict[str, Any] = {
         "attempt_no": claim.attempt_no,
         "started_at": claim.claimed_at,
@@ -78,12 +78,12 @@ def a_failed(claim: Claim, now: datetime, **fields: Any) -> Attempt:
 
 
 def a_success(claim: Claim, now: datetime, **fields: Any) -> Attempt:
-    """The attempt that a claim made, and that succeeded now."""
+    """A successful attempt of this claim, which ended now."""
     return a_failed(claim, now, **{"outcome": Outcome.SUCCESS, "error": None, **fields})
 
 
 def a_lapse(lapsed: Claim) -> Attempt:
-    """The attempt of a holder that never reported back."""
+    """An attempt whose lease lapsed without a report."""
     error = AttemptError(
         type="rdq.LeaseExpired",
         code=Code.LEASE_EXPIRED,
@@ -95,7 +95,9 @@ def a_lapse(lapsed: Claim) -> Attempt:
 
 
 def a_failure(attempt: Attempt | None = None, code: str = Code.ATTEMPTS_EXHAUSTED) -> Failure:
-    """What a failed attempt leaves on the task; without one, rdq's own words for the code."""
+    """The failure that a failed attempt leaves on the task; without an attempt, the code's own
+    message.
+    """
     failure = failure_of(
         code if attempt is None or attempt.error is None else attempt.error.code, attempt
     )
@@ -111,10 +113,10 @@ def a_result(
 
 
 def under_token(claim: Claim, token: str) -> Claim:
-    """The same claim, presented under another token."""
+    """The same claim under another token."""
     return replace(claim, token=token)
 
 
 def noise(size: int) -> bytes:
-    """Bytes that no compression makes smaller, the same each time."""
+    """Bytes that do not compress, the same ones each time."""
     return random.Random(size).randbytes(size)

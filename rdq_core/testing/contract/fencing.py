@@ -1,6 +1,4 @@
-"""Fencing: a caller with a token that is not the present one changes nothing at all, whatever he
-asks for.
-"""
+"""The contract of fencing: a caller with a stale token changes nothing, whatever it calls."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -33,7 +31,7 @@ HOLDERS: Final[dict[str, Callable[[Bench, Claim], object]]] = {
     "release": lambda bench, claim: bench.release(claim),
     "adopt": lambda bench, claim: bench.adopt(claim),
 }
-"""The verbs of a claim's holder."""
+"""The verbs that the holder of a claim calls."""
 
 TAKERS: Final[dict[str, Callable[[Bench, Claim], object]]] = {
     "reclaim": lambda bench, claim: bench.store.reclaim(claim, a_lapse(claim), a_grant(bench.now)),
@@ -56,7 +54,7 @@ MALFORMED: Final = {
 
 
 class FenceContract:
-    """Snapshot, try every verb with a dead token, compare."""
+    """Take a snapshot, call every verb with a stale token, compare."""
 
     def test_a_superseded_token_changes_nothing(self, bench: Bench) -> None:
         old = bench.claimed(payload=noise(BIG))
@@ -73,7 +71,7 @@ class FenceContract:
     def test_a_made_up_token_changes_nothing(self, bench: Bench) -> None:
         claim = bench.claimed()
         bench.lapse(claim)
-        unchanged(bench, under_token(claim, "token-of-nobody"))
+        unchanged(bench, under_token(claim, "unused-token"))
 
     @pytest.mark.parametrize("malformed", MALFORMED)
     def test_a_malformed_token_is_a_stale_one(self, bench: Bench, malformed: str) -> None:
@@ -93,7 +91,7 @@ class FenceContract:
         others = [verb for verb in VERBS if not verb.replace("-", "_").startswith(end)]
         unchanged(bench, claim, others)
 
-    def test_a_cancelled_task_is_out_of_its_holder_s_hands(self, bench: Bench) -> None:
+    def test_the_holder_of_a_cancelled_task_changes_nothing(self, bench: Bench) -> None:
         claim = bench.claimed()
         bench.lapse(claim)
         bench.cancel(claim.task.id)
@@ -159,7 +157,7 @@ class FenceContract:
 
 
 class CancelContract:
-    """Cancelling wins or loses as a whole."""
+    """A cancel succeeds or fails as a whole."""
 
     @pytest.mark.parametrize("status", [Status.PENDING, Status.IN_FLIGHT])
     def test_a_live_task_is_stopped(self, bench: Bench, status: Status) -> None:
@@ -227,7 +225,7 @@ class CancelContract:
 
 
 def unchanged(bench: Bench, claim: Claim, verbs: Sequence[str] = VERBS) -> None:
-    """Each verb is refused, and nothing that can be seen or is kept has changed."""
+    """Assert that each verb is refused, and that nothing readable or stored has changed."""
     before = bench.everything(claim.task.id)
     for verb in verbs:
         refuses(bench, verb, claim)
@@ -236,7 +234,7 @@ def unchanged(bench: Bench, claim: Claim, verbs: Sequence[str] = VERBS) -> None:
 
 
 def refuses(bench: Bench, verb: str, claim: Claim) -> None:
-    """The store doesn't let this claim's owner do it: holders get LeaseLost, takers lose."""
+    """Whether the store refuses the verb under this claim: holders get LeaseLost, takers lose."""
     if verb in TAKERS:
         assert not TAKERS[verb](bench, claim)
     else:

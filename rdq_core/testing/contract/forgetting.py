@@ -1,6 +1,4 @@
-"""Forgetting: whatever has the target or requester is gone for good, and what is submitted
-afterwards stays.
-"""
+"""The contract of forgetting: tasks of the target or requester are removed, later submits stay."""
 
 from datetime import timedelta
 
@@ -19,7 +17,7 @@ OF_BOTH = {"target": ORDER.value, "requested_by": ANN.value}
 
 
 class ForgetContract:
-    """A forget removes what was there at its moment, whatever state it was in, and nothing else."""
+    """A forget removes the tasks that exist at its moment, in any status, and nothing else."""
 
     @pytest.mark.parametrize("reference", [ANN, ORDER], ids=lambda reference: str(reference.kind))
     @pytest.mark.parametrize("status", list(Status))
@@ -51,7 +49,7 @@ class ForgetContract:
         assert [bench.store.get(task_id) for task_id in mine] == [None] * 3
         assert [bench.everything(task.id) for task in others] == before
 
-    def test_forgetting_what_nobody_has_or_again_forgets_nothing(self, bench: Bench) -> None:
+    def test_forgetting_an_unknown_target_or_again_forgets_nothing(self, bench: Bench) -> None:
         assert bench.store.forget(ANN, now=bench.now) == 0
         bench.clock.advance("1m")
         bench.submit(**OF_BOTH)
@@ -125,7 +123,7 @@ class ForgetContract:
 
 
 def in_status(bench: Bench, status: Status) -> str:
-    """A task that has failed once, is too large for its row, and has got so far."""
+    """A task in this status that has failed once and is too large for its row."""
     given = {"payload": noise(3000), **OF_BOTH}
     if status is Status.PENDING:
         return bench.submit(**given).id

@@ -1,4 +1,6 @@
-"""Handing over: a claim goes to a function that adopts it, or never does, which is no attempt."""
+"""The contract of hand-overs: a function adopts the claim, or the claim lapses without an
+attempt.
+"""
 
 from datetime import timedelta
 
@@ -13,19 +15,19 @@ from rdq_core.testing.contract.factories import a_grant
 
 
 def claimed_again(bench: Bench, task_id: str, *, hands_over: bool = False) -> Claim:
-    """The next claim of a task that is due once more."""
+    """The next claim of a task that is due again."""
     claim = bench.store.claim(bench.candidate(task_id), a_grant(bench.now, hands_over=hands_over))
     assert claim is not None
     return claim
 
 
 class HandOverContract:
-    """A claim that is handed over is adopted once, or lapses without spending any budget."""
+    """A handed-over claim is adopted once, or lapses without spending budget."""
 
     def test_a_claim_says_whether_it_is_handed_over(self, bench: Bench) -> None:
         assert [bench.handed_over().handed_over, bench.claimed().handed_over] == [True, False]
 
-    def test_who_adopts_holds_it_from_now_on_with_the_same_fence(self, bench: Bench) -> None:
+    def test_an_adopter_holds_the_claim_under_the_same_fence(self, bench: Bench) -> None:
         handed = bench.handed_over(payload=b'{"order": 9}')
         bench.clock.advance("20s")
 
@@ -47,16 +49,14 @@ class HandOverContract:
         answers = side_by_side([lambda: bench.adopt(handed)] * 4)
         assert sorted(type(answer) is LeaseLost for answer in answers) == [False, True, True, True]
 
-    def test_it_is_adopted_late_as_long_as_nobody_took_it_back(self, bench: Bench) -> None:
+    def test_it_is_adopted_late_until_it_is_taken_back(self, bench: Bench) -> None:
         handed = bench.handed_over()
         lapsed = bench.lapse(handed)
         adopted = bench.adopt(handed)
         assert not bench.release_lapsed(lapsed)
         bench.complete(adopted)
 
-    def test_one_that_nobody_adopts_lapses_as_a_release_that_spends_nothing(
-        self, bench: Bench
-    ) -> None:
+    def test_an_unadopted_claim_lapses_as_a_release_that_spends_nothing(self, bench: Bench) -> None:
         lapsed = bench.lapse(bench.handed_over())
         assert bench.release_lapsed(lapsed, after=timedelta(seconds=4))
 
@@ -68,7 +68,7 @@ class HandOverContract:
         with pytest.raises(LeaseLost):
             bench.adopt(lapsed)
 
-    def test_how_often_it_was_not_reached_is_known_to_the_next_claim_until_somebody_adopts(
+    def test_how_often_it_was_not_reached_is_known_to_the_next_claim_until_an_adoption(
         self, bench: Bench
     ) -> None:
         lapsed = bench.lapse(bench.handed_over())
@@ -81,7 +81,9 @@ class HandOverContract:
 
         assert claimed_again(bench, lapsed.task.id).unreached is None
 
-    def test_a_release_tells_the_next_claim_and_an_attempt_ends_it(self, bench: Bench) -> None:
+    def test_a_release_counts_for_the_next_claim_and_an_attempt_ends_the_count(
+        self, bench: Bench
+    ) -> None:
         claim, unreached = bench.claimed(), Unreached(3, bench.now)
         failure = Failure(Code.UNAVAILABLE)
         bench.store.release(claim, failure, due_at=bench.now, unreached=unreached)
@@ -98,9 +100,7 @@ class HandOverContract:
         bench.reclaim(adopted)
         assert bench.task(lapsed.task.id).attempt_count == 1
 
-    def test_who_reclaims_a_hand_over_for_himself_has_not_handed_it_over(
-        self, bench: Bench
-    ) -> None:
+    def test_a_claim_that_reclaims_a_hand_over_is_not_handed_over(self, bench: Bench) -> None:
         reclaimed = bench.reclaim(bench.handed_over())
         assert not reclaimed.handed_over
         assert not bench.release_lapsed(bench.lapse(reclaimed))

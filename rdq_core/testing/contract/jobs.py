@@ -1,4 +1,4 @@
-"""What every store of jobs promises: each change is made once, on what its writer has read."""
+"""The contract of job stores: each change happens once, and is based on what its writer read."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,7 +15,7 @@ FIRST, SECOND, THIRD = ("01J0000000000000000000000" + digit for digit in "123")
 
 
 def a_job(job_id: str = FIRST, **fields: Any) -> Job:
-    """A bulk redrive of `billing` that has just been asked for, unless the fields say otherwise."""
+    """A bulk redrive of `billing` that was just started, unless the fields say otherwise."""
     given: dict[str, Any] = {
         "operation": "dlq.redrive",
         "queue": "billing",
@@ -31,7 +31,7 @@ def a_job(job_id: str = FIRST, **fields: Any) -> Job:
 
 
 def in_the_middle() -> Job:
-    """A job of which every field says something."""
+    """A job with a value in every field."""
     seen = Seen(task_id=THIRD, dead_at=NOW - timedelta(hours=1, milliseconds=1), attempts=7)
     return a_job(
         reason="die Bank ist langsam 🏦",
@@ -58,8 +58,9 @@ def over(job: Job) -> Job:
 
 
 class JobContract:
-    """A job changes from what its writer has read, or not at all. Fixtures: `jobs`,
-    `cursor_keys`.
+    """A job changes from the version that its writer read, or not at all.
+
+    Fixtures: `jobs`, `cursor_keys`.
     """
 
     @pytest.mark.parametrize("job", [a_job(), in_the_middle()], ids=["new", "in the middle"])
@@ -70,7 +71,7 @@ class JobContract:
         assert list(jobs.open_jobs()) == [job]
         assert list(jobs.ended_jobs(limit=10)) == []
 
-    def test_there_is_no_job_that_nobody_made(self, jobs: JobStore) -> None:
+    def test_an_unknown_job_is_none(self, jobs: JobStore) -> None:
         assert jobs.get(FIRST) is None
         assert not jobs.replace(a_job(), a_job().changed(done=1))
         assert jobs.get(FIRST) is None
@@ -85,7 +86,9 @@ class JobContract:
             jobs.create(a_job(queue="email"))
         assert jobs.get(FIRST) == a_job()
 
-    def test_a_job_that_others_have_gone_on_with_is_not_begun_again(self, jobs: JobStore) -> None:
+    def test_a_job_that_another_host_has_advanced_is_not_started_again(
+        self, jobs: JobStore
+    ) -> None:
         gone_on, ended = a_job().changed(done=1), over(a_job().changed(done=1))
         jobs.create(a_job())
         jobs.replace(a_job(), gone_on)
@@ -99,7 +102,7 @@ class JobContract:
         assert jobs.get(FIRST) == ended
         assert list(jobs.open_jobs()) == []
 
-    def test_of_two_who_have_read_the_same_one_goes_on(self, jobs: JobStore) -> None:
+    def test_of_two_writers_that_read_the_same_job_one_wins(self, jobs: JobStore) -> None:
         jobs.create(a_job())
         mine, theirs = a_job().changed(done=1), a_job().changed(done=2)
 
@@ -143,7 +146,7 @@ class JobContract:
 
         assert [job.id for job in jobs.ended_jobs(limit=2)] == [THIRD, SECOND]
 
-    def test_the_cursor_key_is_made_once_for_everybody(
+    def test_the_cursor_key_is_made_once_for_all_processes(
         self, cursor_keys: Callable[[], CursorKey]
     ) -> None:
         first = cursor_keys().key()

@@ -1,6 +1,4 @@
-"""Concurrency keys: at most one task of a key is in flight, and no key stays held without a
-task.
-"""
+"""The contract of concurrency keys: one task of a key in flight, and no key held without a task."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -23,7 +21,7 @@ WAYS_OUT: dict[str, Callable[[Bench, Claim], object]] = {
 
 
 def claim_keyed(bench: Bench, task_id: str) -> Claim | KeyBusy | None:
-    """The claim, or the answer that another task of the key is in flight, or None."""
+    """The claim; else the answer that another task of the key is in flight, or None."""
     return bench.store.claim_keyed(bench.candidate(task_id), a_grant(bench.now))
 
 
@@ -35,7 +33,7 @@ def held(bench: Bench, key: str = "ann") -> Claim:
 
 
 class KeyContract:
-    """A key is held by one claim at a time, and is free as soon as that has ended."""
+    """A key is held by one claim at a time, and is free as soon as that claim has ended."""
 
     def test_a_keyed_claim_leases_the_task_like_any_other(self, bench: Bench) -> None:
         claim = held(bench)
@@ -117,7 +115,7 @@ class KeyContract:
 
 
 def held_of(bench: Bench, task_id: str) -> Claim:
-    """The claim of a task that is there already, with its key."""
+    """The claim of an existing task, with its key."""
     claim = claim_keyed(bench, task_id)
     assert isinstance(claim, Claim)
     return claim

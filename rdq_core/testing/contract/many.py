@@ -1,5 +1,5 @@
-"""Submitting many: each task is answered as if it had been submitted by itself, in the order of the
-tasks.
+"""The contract of submitting many: one answer per task, in order, as if each were submitted
+alone.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ from rdq_core.testing.contract.submitting import PAYLOADS, a_failure_before
 
 
 def submit_many(bench: Bench, tasks: Sequence[Task]) -> list[Submission | RdqError]:
-    """All of them in one call, one answer each."""
+    """Submit all tasks in one call; one answer each."""
     return bench.store.submit_many(tasks, shards_of=lambda _queue: bench.shards)
 
 
 def created(answers: Sequence[Submission | RdqError]) -> list[bool | None]:
-    """Of each answer whether its task was stored just now, None for a refusal."""
+    """For each answer, whether its task was just stored; None for a refusal."""
     return [answer.created if isinstance(answer, Submission) else None for answer in answers]
 
 
 class ManyContract:
-    """Many at once are no more and no less than each by itself."""
+    """Submitting many tasks has the same effect as submitting each alone."""
 
     def test_nothing_to_submit_gives_no_answers(self, bench: Bench) -> None:
         assert submit_many(bench, []) == []

@@ -1,5 +1,6 @@
-"""What every store of queue configuration promises: layers under revisions, and nothing undone that
-nobody named.
+"""What every store of queue configuration promises.
+
+Each layer has a revision, and a write changes only the queues and layers that it names.
 """
 
 from datetime import timedelta
@@ -22,22 +23,23 @@ SLOW = Override(layer={"retry": {"initial_backoff": "30s"}}, reason="the bank is
 def declare(
     queues: QueueStore, queue: str = "billing", *, after: int = 0, **declared: Any
 ) -> StoredQueue:
-    """Declare a queue, as who has read the revision `after`."""
+    """Declare a queue as a caller that has read the revision `after`."""
     return queues.put_declared(queue, declared, {}, expected_revision=after)
 
 
 class QueueContract:
-    """A write is made on what its writer has read, and undoes nothing that it doesn't name.
+    """A write is based on what its writer read, and changes nothing that it doesn't name.
+
     Fixture: `queues`.
     """
 
-    def test_what_is_declared_is_in_force_and_has_revision_one(self, queues: QueueStore) -> None:
+    def test_what_is_declared_is_effective_and_has_revision_one(self, queues: QueueStore) -> None:
         stored = declare(queues, **TWO_ATTEMPTS)
 
         settings = queues.settings("billing")
         assert (stored.revision, settings.revision, settings.retry.max_attempts) == (1, 1, 2)
 
-    def test_a_queue_that_nobody_configured_is_told_from_one_with_a_similar_name(
+    def test_an_unconfigured_queue_is_not_taken_for_one_with_a_similar_name(
         self, queues: QueueStore
     ) -> None:
         declare(queues, "billing")

@@ -1,4 +1,4 @@
-"""Reservations: of many hosts that see new work one starts a sweep, and none while one runs."""
+"""The contract of reservations: one host starts a sweep for new work, and none while one runs."""
 
 from datetime import timedelta
 
@@ -10,13 +10,13 @@ TWO = timedelta(seconds=2)
 
 
 def books(awake: Reservations, seconds: float = 0, queue: str = QUEUE) -> bool:
-    """Whether a host reserves the queue, this number of seconds after `NOW`."""
+    """Whether a host acquires the reservation, this number of seconds after `NOW`."""
     now = NOW + timedelta(seconds=seconds)
     return awake.acquire(queue, now=now, until=now + TWO)
 
 
 class ReservationsContract:
-    """Of the hosts that see new work at most one starts a sweep. Fixture: `awake`."""
+    """At most one of the hosts that see new work starts a sweep. Fixture: `awake`."""
 
     def test_of_many_who_would_start_a_sweep_one_does(self, awake: Reservations) -> None:
         assert sorted(map(str, side_by_side([lambda: books(awake)] * 4))) == [
@@ -27,21 +27,19 @@ class ReservationsContract:
         ]
         assert [books(awake, 1.9), books(awake, 2)] == [False, True]
 
-    def test_while_one_is_awake_nobody_starts_another(self, awake: Reservations) -> None:
+    def test_while_one_is_awake_no_other_is_started(self, awake: Reservations) -> None:
         awake.extend(QUEUE, until=NOW + TWO)
         assert [books(awake), books(awake, 1), books(awake, 2)] == [False, False, True]
 
-    def test_when_it_falls_asleep_the_next_one_starts_a_sweep(self, awake: Reservations) -> None:
+    def test_after_its_release_the_next_one_starts_a_sweep(self, awake: Reservations) -> None:
         awake.extend(QUEUE, until=NOW + TWO)
         awake.release(QUEUE)
         assert books(awake)
 
-    def test_nobody_takes_back_that_another_one_is_awake_for_longer(
-        self, awake: Reservations
-    ) -> None:
+    def test_a_shorter_presence_does_not_shorten_a_longer_one(self, awake: Reservations) -> None:
         awake.extend(QUEUE, until=NOW + TWO)
         awake.extend(QUEUE, until=NOW + timedelta(seconds=1))
         assert not books(awake, 1.5)
 
-    def test_queues_are_awake_by_themselves(self, awake: Reservations) -> None:
+    def test_each_queue_has_its_own_presence(self, awake: Reservations) -> None:
         assert [books(awake), books(awake, queue="mail"), books(awake)] == [True, True, False]

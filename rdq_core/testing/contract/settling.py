@@ -1,4 +1,4 @@
-"""Settling: a claim ends in one durable resolution, which shows whole or not at all."""
+"""The contract of settling: a claim ends in one durable resolution, visible whole or not at all."""
 
 from contextlib import suppress
 from datetime import timedelta
@@ -23,7 +23,7 @@ RESULTS = {
 
 
 class OutcomeContract:
-    """Every way out of a claim: what the task says afterwards, and what it doesn't."""
+    """Every way to settle a claim: which fields the task then has, and which it doesn't."""
 
     def test_a_success_ends_the_task_with_its_result_and_the_attempt_on_record(
         self, bench: Bench
@@ -54,7 +54,7 @@ class OutcomeContract:
         assert (success.worker, success.fencing_token) == ("host:1", claim.fencing_token)
 
     @pytest.mark.parametrize("result", RESULTS)
-    def test_a_result_comes_back_byte_for_byte_and_none_is_told_from_an_empty_one(
+    def test_a_result_comes_back_byte_for_byte_and_none_differs_from_an_empty_one(
         self, bench: Bench, result: str
     ) -> None:
         content, content_type = RESULTS[result]
@@ -202,8 +202,8 @@ class OutcomeContract:
 
     @pytest.mark.parametrize("first", ["complete", "reschedule", "dead_letter", "release"])
     def test_a_claim_is_settled_once(self, bench: Bench, first: str) -> None:
-        """The same settling again may be answered as done; another one is lost; neither changes
-        anything.
+        """Settling the same way again may be answered as done; another way is lost. Neither
+        changes anything.
         """
         claim = bench.claimed()
         getattr(bench, first)(claim)
@@ -232,7 +232,9 @@ class OutcomeContract:
 
 
 class RetentionContract:
-    """What has ended is kept for its time and no longer, removed or not."""
+    """An ended task stays for its retention and no longer, whether or not TTL has removed it
+    yet.
+    """
 
     @pytest.mark.parametrize("end", ["succeeded", "cancelled", "dead"])
     def test_an_ended_task_is_there_to_the_last_second_and_then_absent_everywhere(

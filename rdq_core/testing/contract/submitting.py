@@ -1,5 +1,5 @@
-"""Submitting: what was handed over comes back as it was, and a repeated submit never touches what
-has moved on.
+"""The contract of submits: a task reads back as submitted, and a repeated submit changes
+nothing.
 """
 
 from datetime import timedelta
@@ -43,7 +43,7 @@ UNKNOWN: dict[str, Any] = {
 
 
 class SubmitContract:
-    """A submit stores once, and what it stored is what was given."""
+    """A submit stores the task once, exactly as given."""
 
     def test_a_submitted_task_waits_and_is_due(self, bench: Bench) -> None:
         task = a_task(handler_ref="charge-card", handler_version="v3")
@@ -231,9 +231,7 @@ class SubmitContract:
 
 
 class ReuseContract:
-    """An id that is used again after its retention is a new task. Nothing of the old one shows, or
-    comes back.
-    """
+    """An id that is reused after its retention is a new task. Nothing of the old one is visible."""
 
     @pytest.mark.parametrize("size", [10, 50_000])
     def test_history_result_and_payload_of_the_old_task_do_not_show(
@@ -325,7 +323,7 @@ class ReuseContract:
 
 
 def a_failure_before(bench: Bench, number: int, **fields: Any) -> Attempt:
-    """A failure that happened before the submit: in a guard's process, or a consumer."""
+    """A failure from before the submit, in a guard or an SQS consumer."""
     began = bench.now - timedelta(seconds=10 - number)
     usual = {
         "attempt_no": number,
