@@ -19,10 +19,10 @@ def effective(
     override: Mapping[str, Any] | None = None,
     definition: Mapping[str, Any] | None = None,
 ) -> QueueSettings:
-    """The queue's settings: override over declared over definition over the file's defaults over
-    what is built in.
+    """The queue's settings, merged from its layers.
 
-    Raises ConfigInvalid when the layers contradict each other. At claim time, use the declared
+    Override goes over declared, over definition, over the file's defaults, over what is built in.
+    Raises ConfigInvalid when the layers contradict each other: at claim time, use the declared
     layer alone then.
     """
     return QueueSettings.from_plain(merged(queue, declared, file_defaults, override, definition))

@@ -1,8 +1,8 @@
-"""The kinds of value that a configuration key takes: how each is read, checked, written and named
-in a refusal.
+"""The kinds of value that a configuration key takes.
 
-Only the standard library is needed. `read` trusts the range of what it reads, because a stored
-value was checked when it was written, possibly by an rdq with wider ranges; `check` trusts nothing.
+A kind reads, checks and writes values, and names what it accepts in a refusal. Only the standard
+library is needed. `read` trusts the range of what it reads, because a stored value was checked when
+it was written, possibly by an rdq with wider ranges; `check` trusts nothing.
 """
 
 import re
@@ -201,8 +201,9 @@ def choice(of: type[Choice]) -> ValueKind[Choice]:
 
 
 def text(what: str, most: int) -> ValueKind[str]:
-    """Printable text of 1 to `most` bytes. What YAML would have read as something else must be
-    quoted.
+    """Printable text of 1 to `most` bytes.
+
+    What YAML would have read as something else must be quoted.
     """
 
     def parse(value: object) -> str:

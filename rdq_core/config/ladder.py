@@ -15,8 +15,10 @@ from rdq_core.domain.backoff import BackoffPolicy, delay
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
-    """One attempt of a fresh budget and how long after the submit it starts: with every wait at its
-    shortest, without jitter, and at its longest.
+    """One attempt of a fresh budget, and how long after the submit it starts.
+
+    `earliest`, `middle` and `latest`: with every wait at its shortest, without jitter, and at its
+    longest.
     """
 
     attempt: int

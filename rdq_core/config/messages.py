@@ -1,5 +1,6 @@
-"""The error messages of the configuration: path, value, what is accepted, and the nearest known
-word.
+"""The error messages of the configuration.
+
+They name the path, the value, what is accepted, and the nearest known word.
 """
 
 import json
@@ -16,8 +17,9 @@ _CLOSE_ENOUGH: Final = 0.5
 
 
 class Unquoted(str):
-    """Text from a file that YAML reads as something else: `NO`, `1:30`, `017`, a date. `reading` is
-    what it reads it as.
+    """Text from a file that YAML reads as something else: `NO`, `1:30`, `017`, a date.
+
+    `reading` is what YAML reads it as.
     """
 
     __slots__ = ("reading",)
@@ -83,8 +85,9 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 
 
 def quote_it(value: object) -> str:
-    """How to write a value that is text to its author and something else to YAML. Empty for other
-    values.
+    """How to write a value that is text to its author and something else to YAML.
+
+    Empty for other values.
     """
     if isinstance(value, Unquoted):
         return f'YAML reads {value} as {value.reading}; quote it: "{value}"'

@@ -113,8 +113,9 @@ def _not_yaml(error: yaml.YAMLError) -> ConfigInvalid:
 
 
 class _Builder:
-    """Data from parser events: PyYAML's own constructor recurses without bound, and of duplicate
-    keys it keeps the last.
+    """Builds data from parser events.
+
+    PyYAML's own constructor recurses without limit, and keeps the last of duplicate keys.
     """
 
     def __init__(self, events: Iterator[Event]) -> None:

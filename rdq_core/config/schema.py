@@ -34,8 +34,9 @@ def json_schema_text() -> str:
 
 
 def meanings_of(section: type[Section]) -> dict[str, str]:
-    """The docstrings below the declarations of a section's keys. Python doesn't keep them, so they
-    are read from the source.
+    """The docstrings below the declarations of a section's keys.
+
+    Python doesn't keep them, so they are read from the source.
     """
     meanings: dict[str, str] = {}
     for each in section.__mro__:

@@ -58,11 +58,11 @@ class _Unread:
 
 
 class Setting(Generic[Given_contra, Read_co]):
-    """The declaration of one key: its default as a file would write it, None for no default, and
-    its kind. The docstring below the declaration is the key's meaning.
+    """The declaration of one key: its kind, and its default as a file would write it.
 
-    As a dataclass field it takes what people may write, or None, which leaves the key unset. It
-    reads as the typed value of what was given, or else of the default.
+    A default of None is no default. The docstring below the declaration is the key's meaning. As a
+    dataclass field it takes what a file may contain or a typed value, and None for a key that is
+    not set. It reads as the typed value of what was given, or else of the default.
     """
 
     def __init__(self, default: Any, kind: SettingKind[Read_co]) -> None:
@@ -106,8 +106,10 @@ class Section:
 
     @classmethod
     def read(cls, data: object, path: str) -> Self:
-        """The section that stored data describes, its relations checked. Keys that this rdq doesn't
-        know, a newer one's, are ignored. Raises ConfigInvalid naming the path.
+        """The section that stored data describes, its relations checked.
+
+        Keys that this rdq doesn't know, a newer one's, are ignored. Raises ConfigInvalid naming the
+        path.
         """
         if not isinstance(data, Mapping):
             raise refusal(path, data, "a mapping of keys to values")

@@ -1,10 +1,9 @@
-"""The table of settings: every key of a queue's configuration with its default, its range and its
-meaning, and the relations between keys.
+"""The table of settings: the keys of a queue's configuration, and the relations between them.
 
-A key is declared here (those of handler functions in `targets`) and nowhere else: the check of
-files, the layers, the builder, a typed task's `Retry`, the JSON schema and docs/settings.md are
-made of it. Only the standard library is needed, because every cold start of a submitter or a
-sweeper reads settings.
+A key is declared here (those of handler functions in `targets`) and nowhere else, with its default,
+its range and its meaning: the check of files, the layers, the builder, a typed task's `Retry`, the
+JSON schema and docs/settings.md are made of it. Only the standard library is needed, because every
+cold start of a submitter or a sweeper reads settings.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

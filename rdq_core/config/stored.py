@@ -81,11 +81,11 @@ class StoredQueue:
         return self.deleted_at is not None
 
     def settings(self, now: datetime, definition: Mapping[str, Any] | None = None) -> QueueSettings:
-        """The settings in effect now. An override that contradicts what is declared is suspended:
-        it is left out.
+        """The settings in effect now.
 
-        `definition` is the layer of a typed task's own options, below what is declared. Raises
-        ConfigInvalid when the declared layer is invalid, by itself or with the definition.
+        An override that contradicts what is declared is suspended: it is left out. `definition` is
+        the layer of a typed task's own options, below what is declared. Raises ConfigInvalid when
+        the declared layer is invalid, by itself or with the definition.
         """
         override = None if self.override is None or self.override.is_over(now) else self.override
         suspended = override is not None and self.is_override_suspended()
@@ -127,11 +127,11 @@ def redeclared(
     *,
     expected_revision: int,
 ) -> StoredQueue:
-    """The queue after a deploy; `before` itself when it declares the same. A queue that was being
-    deleted, or is deleted, is in use again.
+    """The queue after a deploy; `before` itself when it declares the same.
 
-    A deleted queue continues its revisions, without its override and its pause. Its writer may
-    have read it as a new queue, at revision 0.
+    A queue that was being deleted, or is deleted, is in use again. A deleted queue continues its
+    revisions, without its override and its pause. Its writer may have read it as a new queue, at
+    revision 0.
 
     Raises ConfigConflict when the declared layer isn't at `expected_revision`: read it again.
     Raises ConfigInvalid when the new layer is invalid by itself.

@@ -1,6 +1,4 @@
-"""The table of settings, handlers: where a handler ref runs that is not in the host's own registry,
-a Lambda function and how to talk to it.
-"""
+"""The table of settings for handlers: the Lambda functions that run handler refs."""
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum

@@ -33,8 +33,9 @@ class TaskResult(Generic[O_co]):
 
 
 def result_of(task: Task, decode: Callable[[bytes], Any]) -> TaskResult[Any]:
-    """The result of a task. Raises OutputInvalid when the stored output doesn't decode; nothing is
-    changed.
+    """The result of a task.
+
+    Raises OutputInvalid when the stored output doesn't decode; nothing is changed.
     """
     has_output = task.status is Status.SUCCEEDED and task.result is not None
     try:

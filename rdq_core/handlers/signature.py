@@ -33,8 +33,9 @@ class Signature:
 
 
 def read_signature(path: str, function: Callable[..., Any]) -> Signature:
-    """The signature of a function of (input) or (input, ctx). Raises ConfigInvalid, naming `path`,
-    for any other.
+    """The signature of a function of (input) or (input, ctx).
+
+    Raises ConfigInvalid, naming `path`, for any other.
     """
     if not callable(function):
         raise ConfigInvalid(path, f"is of type {type(function).__name__}, which can't be called")

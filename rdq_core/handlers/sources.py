@@ -68,8 +68,9 @@ def draft_of_message(record: object, *, queue: str, handler_ref: str, now: datet
 
 
 def group_of(message: Mapping[str, Any]) -> str | None:
-    """The group whose order a FIFO queue keeps; None in a standard queue, whose groups are for
-    fairness and have no order.
+    """The group whose order a FIFO queue keeps.
+
+    None in a standard queue, whose groups are for fairness and have no order.
     """
     system = message.get("attributes")
     if not isinstance(system, Mapping) or not str(message.get("eventSourceARN") or "").endswith(

@@ -66,12 +66,12 @@ class SubmitsTasks(Protocol):
 
 
 class TaskDefinition(Generic[I, O]):
-    """A typed task, made by `task`. It replaces the function: `run` calls it here, `submit` makes
-    rdq call it.
+    """A typed task, made by `task`.
 
-    `name` is its handler ref, `queue` the queue of its submits, `version` the handler version that
-    they pin. `options` are retry, timeout and retention as a layer of the queue's configuration.
-    `function` is the function itself.
+    It replaces the function: `run` calls it here, `submit` makes rdq call it. `name` is its handler
+    ref, `queue` the queue of its submits, `version` the handler version that they pin. `options`
+    are retry, timeout and retention as a layer of the queue's configuration. `function` is the
+    function itself.
     """
 
     def __init__(
@@ -151,10 +151,10 @@ class TaskDefinition(Generic[I, O]):
         return result_of(task, self._output.decode)
 
     def run(self, value: I, ctx: TaskContext | None = None) -> O:
-        """Call the function in this thread: for tests. Without `ctx` it gets a context that is
-        never cancelled.
+        """Call the function in this thread: for tests.
 
-        An async function is run to its end; inside a running event loop, await `function` instead.
+        Without `ctx` it gets a context that is never cancelled. An async function is run to its
+        end; inside a running event loop, await `function` instead.
         """
         context = (
             detached_context(self.name, self.queue, self._encoded(value)) if ctx is None else ctx
@@ -292,5 +292,5 @@ def _check_names(path: str, *, name: object, queue: object, version: object) -> 
 
 def _not_a_definition(value: object) -> ConfigInvalid:
     return ConfigInvalid(
-        "tasks", f"a {type(value).__name__} is not a task definition: only rdq_core.task makes one"
+        "tasks", f"a {type(value).__name__} is not accepted: only rdq_core.task makes definitions"
     )

@@ -41,10 +41,11 @@ class AuditReader:
         page_size: int = 50,
         cursor: str | None = None,
     ) -> dict[str, Any]:
-        """The records of one queue, which may be deleted, or of all and of no single one; with
-        `principal` those of principals whose name contains it.
+        """The records of one queue, which may be deleted, or of all queues.
 
-        `since` is 30 days ago unless given. Raises InputInvalid for the size, StaleCursor.
+        All queues include operations that concern no single queue. `principal` selects principals
+        whose name contains it. `since` is 30 days ago unless given. Raises InputInvalid for the
+        size, StaleCursor.
         """
         check_page_size(page_size)
         query = query_of("audit.list", queue, principal)

@@ -49,8 +49,9 @@ class Cursors:
         return base64.urlsafe_b64encode(self._signature(content) + content).decode().rstrip("=")
 
     def read(self, cursor: str | None, *, query: str) -> Position | None:
-        """The position in a cursor; None for no cursor. Raises StaleCursor for one that isn't ours,
-        or is another query's.
+        """The position in a cursor; None for no cursor.
+
+        Raises StaleCursor for one that isn't ours, or is another query's.
         """
         if cursor is None:
             return None

@@ -73,10 +73,10 @@ class DeadLetterEditor:
         reason: str | None = None,
         dry_run: bool = False,
     ) -> Mutation:
-        """Send the named tasks back: due now, with a full budget. `dry_run` counts them and changes
-        nothing.
+        """Send the named tasks back: due now, with a full budget.
 
-        Raises QueueNotFound, and InputInvalid for an edit that doesn't fit or too many ids.
+        `dry_run` counts them and changes nothing. Raises QueueNotFound, and InputInvalid for an
+        edit that doesn't fit or too many ids.
         """
         task_ids = named(task_ids)
         check_edit(edit, self._queues.settings(queue), is_one=len(task_ids) == 1)

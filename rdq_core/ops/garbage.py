@@ -14,8 +14,9 @@ from rdq_core.engine.ports import OrphanKind, Orphans
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """The number of items examined, found to be orphans, and removed, by kind; with `dry_run` none
-    is removed.
+    """The numbers of items examined, found to be orphans, and removed, by kind.
+
+    With `dry_run` none is removed.
     """
 
     dry_run: bool
@@ -35,8 +36,9 @@ class Collected:
 def collect(
     orphans: Orphans, *, dry_run: bool = False, progress: Callable[[Collected], None] | None = None
 ) -> Collected:
-    """Examine every item once. `progress` is called after each page with the counts so far. Raises
-    StoreFailed.
+    """Examine every item once.
+
+    `progress` is called after each page with the counts so far. Raises StoreFailed.
     """
     so_far = Collected(dry_run=dry_run)
     handle: Any = None

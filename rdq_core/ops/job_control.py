@@ -18,8 +18,9 @@ it can't miss one and take the next.
 
 
 class JobControl:
-    """Queries about bulk operations, and changes of them. It treats `at_once` tasks of a page side
-    by side.
+    """Queries about bulk operations, and changes of them.
+
+    It treats `at_once` tasks of a page side by side.
     """
 
     def __init__(self, parts: OperatorParts, *, at_once: int = 8) -> None:
@@ -90,8 +91,9 @@ class JobControl:
             return self._set_state(job_id, JobState.OPEN)
 
     def cancel(self, job_id: str, auditor: Auditor, *, reason: str | None = None) -> Job:
-        """End a job. Tasks that it has not reached stay as they are. Raises TaskConflict when it is
-        over already.
+        """End a job.
+
+        Tasks that it has not reached stay as they are. Raises TaskConflict when it is over already.
         """
         job = self._still_open(self.get(job_id))
         with auditor.recorded("job.cancel", job.queue, reason=reason, detail={"job_id": job.id}):

@@ -36,8 +36,9 @@ _CLOSE_ENOUGH: Final = 0.78
 
 
 def payload_lines(stream: BinaryIO, template: Draft) -> Iterator[Line]:
-    """A draft for each line: the template with the line's bytes as its payload, without the line
-    feed. An empty line is refused.
+    """A draft for each line: the template with the line as its payload, without the line feed.
+
+    An empty line is refused.
     """
     for number, line in _lines(stream, _MOST_PAYLOAD_LINE):
         if isinstance(line, RdqError):

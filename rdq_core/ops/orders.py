@@ -1,5 +1,7 @@
-"""A bulk operation on dead tasks as an operator ordered it: which tasks, what to do with them, how
-fast, and the canary that must succeed first.
+"""A bulk operation on dead tasks as an operator ordered it.
+
+An order has the selection of tasks, the operation, its rate, and the canary that must succeed
+first.
 """
 
 from collections.abc import Mapping

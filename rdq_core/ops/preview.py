@@ -22,12 +22,12 @@ _UNIT_BYTES: Final = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """A selection in numbers. `refused` of the `selected` were redriven too often already; `young`
-    ones died too recently to be selected.
+    """A selection in numbers.
 
-    `pins` counts the versions that tasks are pinned to, by handler ref and version; `gone` names
-    those of them that no function of the queue has any more. `write_units` is the price of the
-    operation; for a redrive that includes one claim and one success of each task.
+    `refused` of the `selected` were redriven too often already; `young` ones died too recently to
+    be selected. `pins` counts the versions that tasks are pinned to, by handler ref and version;
+    `gone` names those of them that no function of the queue has any more. `write_units` is the
+    price of the operation; for a redrive that includes one claim and one success of each task.
     """
 
     selected: int = 0
@@ -114,8 +114,9 @@ def _pin(entry: DeadEntry, order: Order) -> str:
 
 
 def _gone(pins: Mapping[tuple[str, str], int], settings: QueueSettings) -> tuple[str, ...]:
-    """Pinned versions that none of the queue's functions has any more. The versions of workers'
-    handlers are not known here.
+    """Pinned versions that none of the queue's functions has any more.
+
+    The versions of workers' handlers are not known here.
     """
     known = {ref: target.handler_version for ref, target in settings.handlers.items()}
     return tuple(

@@ -203,8 +203,9 @@ class QueueEditor:
     # -- pause -------------------------------------------------------------------------------------
 
     def pause(self, queue: str, *, reason: str | None = None) -> dict[str, Any]:
-        """Stop claims and reclaims, not submits and cancels. Pausing a paused queue keeps its time.
-        Raises QueueNotFound.
+        """Stop claims and reclaims, not submits and cancels.
+
+        Pausing a paused queue keeps its time. Raises QueueNotFound.
         """
         before = existing(self._queues, queue)
         if before.paused_at is not None and reason in (None, before.pause_reason):
@@ -227,10 +228,11 @@ class QueueEditor:
     # -- deletion ----------------------------------------------------------------------------------
 
     def delete(self, queue: str, *, reason: str | None = None) -> dict[str, Any]:
-        """Begin a deletion: submits are refused from now on. Called again after six minutes, when
-        the queue is empty, complete it; sweeps complete it too.
+        """Begin a deletion: submits are refused from now on.
 
-        The answer is the state of the deletion, also of one that is complete. Raises QueueNotFound.
+        Called again after six minutes, when the queue is empty, complete it; sweeps complete it
+        too. The answer is the state of the deletion, also of one that is complete. Raises
+        QueueNotFound.
         """
         stored = self._queues.stored(queue)
         if stored is None or not stored.is_leaving:
@@ -287,8 +289,9 @@ def _pause_view(stored: StoredQueue, *, changed: bool) -> dict[str, Any]:
 
 
 def _recorded_changes(changed: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
-    """Changes as an audit record has them: by key the old and the new value. Only the first 50
-    keys, and no long values: a record must fit into an item.
+    """Changes as an audit record has them: by key the old and the new value.
+
+    Only the first 50 keys, and no long values: a record must fit into an item.
     """
     first = list(changed.items())[:_MOST_RECORDED]
     recorded: dict[str, Any] = {

@@ -158,7 +158,8 @@ class QueueReader:
         }
 
     def ladder(self, queue: str) -> dict[str, Any]:
-        """When each attempt comes of a task that is due now and always fails, and when it dies.
+        """The time of each attempt of a task that is due now and always fails, and when it dies.
+
         Raises QueueNotFound.
         """
         steps = ladder(existing(self._queues, queue).settings(self._clock.now()))

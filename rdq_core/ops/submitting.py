@@ -25,8 +25,9 @@ _REFUSALS: Final = (InputInvalid, QueueNotFound, TaskConflict)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a file: its draft, or the error that it has instead. `number` counts from 1; None
-    where there is no file.
+    """A line of a file: its draft, or the error that it has instead.
+
+    `number` counts from 1; None where there is no file.
     """
 
     number: int | None
@@ -35,8 +36,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A stored task and its line, None outside a file. `created` is False when the task had already
-    been submitted.
+    """A stored task and its line, None outside a file.
+
+    `created` is False when the task had already been submitted.
     """
 
     id: str
@@ -80,11 +82,11 @@ class BulkSubmitter:
         atomic: bool = False,
         on_progress: Callable[[int], None] | None = None,
     ) -> BulkReport:
-        """Store the tasks of valid lines. With `atomic` every line is checked first, and nothing is
-        stored when one is refused.
+        """Store the tasks of valid lines.
 
-        A failure of storage ends the submit: the batch's failed lines are rejected, and
-        `stopped_by` is set. `on_progress` is called with the number of lines done so far.
+        With `atomic` every line is checked first, and nothing is stored when one is refused. A
+        failure of storage ends the submit: the batch's failed lines are rejected, and `stopped_by`
+        is set. `on_progress` is called with the number of lines done so far.
         """
         if atomic:
             lines = list(lines)

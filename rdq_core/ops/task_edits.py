@@ -49,10 +49,10 @@ class TaskEditor:
         reason: str | None = None,
         cursor: str | None = None,
     ) -> tuple[Mutation, str | None]:
-        """Cancel the next tasks of a queue that meet the conditions. The second value is the cursor
-        to go on with, None at the end.
+        """Cancel the next tasks of a queue that meet the conditions.
 
-        They are on the audit log before the first is cancelled. Raises QueueNotFound, StaleCursor.
+        The second value is the cursor to continue with, None at the end. The tasks are on the audit
+        log before the first is cancelled. Raises QueueNotFound, StaleCursor.
         """
         page = self._reader.live(queue, chosen, page_size=AT_ONCE, cursor=cursor)
         if not page.items:

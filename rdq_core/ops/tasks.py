@@ -107,8 +107,9 @@ class TaskReader:
 
 
 def candidate_view(candidate: Candidate) -> dict[str, Any]:
-    """A waiting or running task as the index has it. `due_at` of one that runs is the end of its
-    lease.
+    """A waiting or running task as the index has it.
+
+    `due_at` of one that runs is the end of its lease.
     """
     return {
         "id": candidate.task_id,

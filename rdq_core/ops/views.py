@@ -89,8 +89,9 @@ def changed_view(done: Mutation) -> dict[str, Any]:
 
 
 def job_view(job: Job, now: datetime) -> dict[str, Any]:
-    """A bulk operation. `due_in_ms` is the time until its next page may begin, None when no page
-    will.
+    """A bulk operation.
+
+    `due_in_ms` is the time until its next page may begin, None when no page will.
     """
     ready_at = job.held_until if job.page and job.held_until is not None else job.due_at
     continues = job.state is JobState.OPEN or bool(job.page)

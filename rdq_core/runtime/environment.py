@@ -19,9 +19,9 @@ def is_local(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def tables_in(environ: Mapping[str, str] = os.environ) -> Tables:
-    """The tables' names. On AWS all four variables must be set; on a local engine they default to
-    `rdq-tasks`, `rdq-dlq`, `rdq-control` and `rdq-audit`.
+    """The tables' names.
 
-    Raises Unavailable naming each variable that is missing or wrong.
+    On AWS all four variables must be set; on a local engine they default to `rdq-tasks`, `rdq-dlq`,
+    `rdq-control` and `rdq-audit`. Raises Unavailable naming each variable that is missing or wrong.
     """
     return Tables.from_env({**LOCAL_TABLES.as_env(), **environ} if is_local(environ) else environ)

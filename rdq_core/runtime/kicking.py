@@ -139,8 +139,9 @@ def _is_item(image: object) -> bool:
 
 
 def _expired(record: Mapping[str, Any]) -> Event | None:
-    """The event about a dead task whose retention ended: TTL removed its row, or a submit of the
-    same id replaced it. None for any other record.
+    """The event about a dead task whose retention ended; None for any other record.
+
+    TTL removed its row, or a submit of the same id replaced it.
     """
     images = record.get("dynamodb", {})
     old, new = images.get("OldImage") or {}, images.get("NewImage") or {}

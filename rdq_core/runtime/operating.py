@@ -1,8 +1,8 @@
-"""The ops function: operator requests directly, through a function URL, or as a CloudFormation
-custom resource.
+"""The ops function: answers operator requests and CloudFormation.
 
-The invariant: every event gets an answer within Lambda's size limit, and an audit record marks a
-caller as verified only if IAM authenticated it, which only the function URL does.
+Requests come directly, through a function URL, or as a CloudFormation custom resource. The
+invariant: every event gets an answer within Lambda's size limit, and an audit record marks a caller
+as verified only if IAM authenticated it, which only the function URL does.
 """
 
 import json

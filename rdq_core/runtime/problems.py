@@ -28,8 +28,9 @@ class Forbidden(RdqError):
 
 
 def problem_of(error: BaseException) -> dict[str, Any]:
-    """The problem document. The message of any exception but an RdqError is left out, because
-    it may be private.
+    """The problem document.
+
+    The message of any exception but an RdqError is left out, because it may be private.
     """
     if isinstance(error, Forbidden):
         status, title = 403, "Not allowed"

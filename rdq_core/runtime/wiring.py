@@ -135,8 +135,9 @@ def _lambda_invoker() -> Invoker:
 
 
 def lambda_client(read_timeout: float) -> Any:
-    """A Lambda client on the environment. It sends each request once, and waits `read_timeout`
-    seconds for the answer.
+    """A Lambda client on the environment.
+
+    It sends each request once, and waits `read_timeout` seconds for the answer.
     """
     return _client("lambda", os.environ, read_timeout=read_timeout, max_attempts=1)
 

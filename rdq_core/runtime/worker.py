@@ -63,8 +63,9 @@ class Worker:
 
     @property
     def has_stragglers(self) -> bool:
-        """Whether a handler that ignored its cancellation still runs. Its thread is a daemon, but
-        the handler may have started others.
+        """Whether a handler that ignored its cancellation still runs.
+
+        Its thread is a daemon, but the handler may have started others.
         """
         return self._sweeper.slots.any_taken
 

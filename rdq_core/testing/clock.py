@@ -37,15 +37,17 @@ class FrozenClock:
             return self._now
 
     def monotonic(self) -> float:
-        """The seconds that `advance` has let pass. `step` does not move it, as setting a real clock
-        does not.
+        """The seconds that `advance` has let pass.
+
+        `step` does not move it, as setting a real clock does not.
         """
         with self._lock:
             return self._passed.total_seconds()
 
     def advance(self, span: timedelta | str) -> datetime:
-        """Let time pass, as in `advance("2h")`, and return the new moment. Raises ValueError for a
-        negative span.
+        """Let time pass, as in `advance("2h")`, and return the new moment.
+
+        Raises ValueError for a negative span.
         """
         passed = parse_duration(span)
         with self._lock:

@@ -140,8 +140,9 @@ class Interleaves:
     when: Literal["before", "after"] = "before"
 
     def __call__(self, request: Request, send: Callable[[], Answer]) -> Answer:  # noqa: ARG002
-        """Act and send, in the order asked for. What `do` raises, the caller of the client
-        meets.
+        """Act and send, in the order asked for.
+
+        What `do` raises, the caller of the client meets.
         """
         if self.when == "before":
             self.do()

@@ -24,8 +24,9 @@ pytest.register_assert_rewrite("rdq_core.testing.contract")
 
 @pytest.fixture
 def rdq_queues() -> Any:
-    """The queues of `local_rdq`; override it. By default there are none: `local_rdq.configure`
-    declares more.
+    """The queues of `local_rdq`; override it.
+
+    By default there are none: `local_rdq.configure` declares more.
     """
     return {}
 

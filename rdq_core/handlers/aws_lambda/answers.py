@@ -69,7 +69,8 @@ def read_answer(target: HandlerTarget, payload: bytes) -> Success:
 
 
 def looks_like_failure(target: HandlerTarget, payload: bytes) -> Answer | None:
-    """The `answer` setting under which a plain answer, which counts as success, would be a failure;
+    """The `answer` setting under which a plain answer that counts as success would be a failure.
+
     None when there is none.
     """
     if (

@@ -60,8 +60,9 @@ class LambdaInvoker:
         )
 
     def hand_over(self, claim: Claim, settings: QueueSettings) -> None:
-        """See `Invoker.hand_over`. After a lost answer the function may have got the event; if not,
-        the lease expires.
+        """See `Invoker.hand_over`.
+
+        After a lost answer the function may have got the event; if not, the lease expires.
         """
         target = settings.handlers[claim.task.handler_ref]
         try:

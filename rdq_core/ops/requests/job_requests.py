@@ -54,8 +54,9 @@ class AdvanceJob(_OneJob):
     take_over: bool = False
 
     def answer(self, context: RequestContext) -> Document:
-        """The job and its progress. No audit record: the principal who started the job is on
-        record.
+        """The job and its progress.
+
+        No audit record: the principal who started the job is on record.
         """
         clock, jobs = context.parts.clock, JobControl(context.parts)
         until = clock.now() + timedelta(seconds=min(max(self.seconds, 0.0), _LONGEST))
@@ -72,8 +73,9 @@ class PauseJob(_OneJob):
     op: ClassVar[str] = "job.pause"
 
     def answer(self, context: RequestContext) -> Document:
-        """The job and its progress. No audit record: a pause changes no task, and resuming undoes
-        it.
+        """The job and its progress.
+
+        No audit record: a pause changes no task, and resuming undoes it.
         """
         return _view(context, JobControl(context.parts).pause(self.job_id))
 

@@ -297,8 +297,9 @@ def listed(read: Callable[..., Page[T]]) -> list[T]:
 
 
 def side_by_side(calls: Iterable[Callable[[], T]]) -> list[T | Exception]:
-    """The result or exception of each call, in order. All calls start at once, each on its own
-    thread.
+    """The result or exception of each call, in order.
+
+    All calls start at once, each on its own thread.
     """
     calls = list(calls)
     outcomes: list[T | Exception] = [AssertionError("never ran")] * len(calls)

@@ -202,8 +202,9 @@ class OutcomeContract:
 
     @pytest.mark.parametrize("first", ["complete", "reschedule", "dead_letter", "release"])
     def test_a_claim_is_settled_once(self, bench: Bench, first: str) -> None:
-        """Settling the same way again may be answered as done; another way is lost. Neither
-        changes anything.
+        """Settling the same way again may be answered as done; another way is lost.
+
+        Neither changes anything.
         """
         claim = bench.claimed()
         getattr(bench, first)(claim)
