@@ -64,7 +64,7 @@ fuzz: $(READY) ## Damaged input at every entry point
 lint: $(READY) ## Style, format and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy rdq_core tests functions infra benchmarks/cost.py benchmarks/throughput.py benchmarks/coldstart.py benchmarks/kick.py
+	$(BIN)/mypy rdq_core tests functions infra benchmarks/cost.py benchmarks/throughput.py benchmarks/coldstart.py benchmarks/kick.py benchmarks/callpaths.py
 
 check: lint ## The whole gate, as CI runs it
 	$(MAKE) --no-print-directory test

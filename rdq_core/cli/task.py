@@ -33,7 +33,7 @@ from rdq_core.cli.task_detail import payload_text, print_task
 from rdq_core.domain.times import parse_time
 from rdq_core.errors import TaskConflict
 
-app: Final = typer.Typer(help="Tasks: show, list and cancel them.", no_args_is_help=True)
+app: Final = typer.Typer(help="Tasks: show, list, cancel and forget them.", no_args_is_help=True)
 
 
 @command(app, "get", asks=True)
@@ -205,10 +205,11 @@ def forget(
     reason: Reason = None,
     yes: Yes = False,
 ) -> None:
-    """Remove every task of a target or requester, with payload, history and result.
+    """Remove all tasks of a target or requester for good.
 
-    In any status and in every queue. It asks first; without a terminal it needs --yes. The audit
-    log gets the reason and the SHA-256 of the target or requester: keep names out of the reason.
+    With payload, history and result, in any status and in every queue. It asks first; without a
+    terminal it needs --yes. The audit log gets the reason and the SHA-256 of the target or
+    requester: keep names out of the reason.
     """
     client = OperatorClient(output)
     request = {"target": target, "requested_by": requested_by}

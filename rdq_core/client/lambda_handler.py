@@ -199,9 +199,9 @@ class _Delivered:
 
 def _settings_until(queue: str, time: timedelta) -> QueueSettings:
     settings = QueueSettings.from_plain({"queue": queue})
-    return replace(
-        settings, execution=replace(settings.execution, handler_timeout=time, heartbeat="off")
-    )
+    # `filled`, not `replace`: the time is computed, and need not be one that a file could give.
+    execution = settings.execution.filled(handler_timeout=time, heartbeat="off")
+    return settings.filled(execution=execution)
 
 
 def _within(settings: QueueSettings, context: Any) -> QueueSettings:
@@ -210,7 +210,7 @@ def _within(settings: QueueSettings, context: Any) -> QueueSettings:
     if remaining is None:
         return settings
     timeout = min(settings.execution.handler_timeout, max(remaining - MARGIN, timedelta(0)))
-    return replace(settings, execution=replace(settings.execution, handler_timeout=timeout))
+    return settings.filled(execution=settings.execution.filled(handler_timeout=timeout))
 
 
 # -- the answer ------------------------------------------------------------------------------------

@@ -145,7 +145,7 @@ def test_through_the_function_no_table_needs_to_be_known(
             lambda _event: {**returned({"errorMessage": "a secret"}), "FunctionError": "Unhandled"},
             "failed (Unhandled)",
         ),
-        (lambda _event: returned("hello"), "no ops function"),
+        (lambda _event: returned("hello"), "not an ops function"),
     ],
 )
 def test_a_function_that_does_not_answer_is_told(

@@ -221,7 +221,7 @@ def _cuts_the_page(real: Any, self: Any, job: Any, order: Any) -> Any:
 
 def _goes_on_when_over(_real: Any, self: Any, job: Any, *, take_over: bool = False) -> Any:
     held = job.page and job.is_held(self._clock.now()) and not take_over
-    return job if held else self._stepped(job)
+    return job if held else self._step(job)
 
 
 def _begins_by_a_put(_real: Any, self: Any, job: Any) -> None:
