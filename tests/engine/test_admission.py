@@ -473,13 +473,13 @@ class Moving:
 
 def test_a_run_may_find_its_key_busy_while_pages_are_read() -> None:
     clock = FrozenClock()
-    reader = DueReader(
-        QUEUE, OneLine(3, clock), clock=clock, jitter=NoJitter(), on_error=lambda *_, **__: None
-    )
+    store = OneLine(3, clock)
+    reader = DueReader(QUEUE, store, clock=clock, jitter=NoJitter(), on_error=print)  # type: ignore[arg-type]
     admission = Admission(QUEUE, reader, NoLimit(), clock=clock, on_deferred=lambda: None)
     settings = QueueSettings.from_plain({"queue": QUEUE})
     poll = timedelta(seconds=1)
     first = admission.next(settings, until=clock.now(), poll=poll, slots=1)
     assert first is not None
-    reader._cursors.extend([Moving(reader._cursors), Moving(reader._cursors)])
+    cursors: deque[Any] = reader._cursors
+    cursors.extend([Moving(cursors), Moving(cursors)])
     admission.put_back(first, busy_until=clock.now() + poll)
