@@ -52,7 +52,7 @@ class SettingKind(Protocol[Read_co]):
 
 @dataclass(frozen=True, slots=True)
 class _Unread:
-    """A given value that can't be read, kept for the check of the layer to refuse."""
+    """A given value that can't be read as it is, kept for the check of the layer."""
 
     given: object
 
@@ -79,6 +79,8 @@ class Setting(Generic[Given_contra, Read_co]):
 
     def typed(self, given: object) -> object:
         """The typed value of a given value."""
+        if not _holds_sections(self.kind, given):
+            return _Unread(given)
         try:
             return self.kind.read(given, "given")
         except ConfigInvalid:
@@ -246,9 +248,29 @@ def _descriptor(section: type[Section], name: str) -> object:
 
 def _as_layer(kind: SettingKind[Any], value: Any) -> Any:
     if isinstance(value, _Unread):
-        return list(value.given) if isinstance(value.given, tuple) else value.given
+        return _as_given(value.given)
     if isinstance(value, Section):
         return value.layer()
     if isinstance(kind, PartMap):
         return {name: section.layer() for name, section in value.items()}
     return kind.plain(value)
+
+
+def _holds_sections(kind: SettingKind[Any], given: object) -> bool:
+    """Whether what stands for a section is one. A mapping in its place may have keys that no
+    section has, and only the check of the layer refuses them.
+    """
+    if isinstance(kind, PartMap):
+        return not isinstance(given, Mapping) or all(
+            isinstance(each, kind.section) for each in given.values()
+        )
+    return not isinstance(kind, Part) or isinstance(given, kind.section)
+
+
+def _as_given(value: Any) -> Any:
+    """A value that was not read, with the sections in it as layers."""
+    if isinstance(value, Section):
+        return value.layer()
+    if isinstance(value, Mapping):
+        return {key: _as_given(each) for key, each in value.items()}
+    return list(value) if isinstance(value, tuple) else value

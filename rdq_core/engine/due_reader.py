@@ -76,8 +76,10 @@ class DueReader:
 
     @property
     def oldest_pass(self) -> int:
-        """The lowest number that a candidate may still be read in."""
-        begun = (cursor.pass_number for cursor in self._cursors if cursor.after is not None)
+        """The lowest number that a candidate may still be read in. For any thread."""
+        # A copy, which is made in one step: the scheduler's thread may be moving the cursors.
+        cursors = tuple(self._cursors)
+        begun = (cursor.pass_number for cursor in cursors if cursor.after is not None)
         return min(begun, default=self.pass_number)
 
     def forget(self, candidate: Candidate) -> None:

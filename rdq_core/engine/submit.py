@@ -262,6 +262,8 @@ def due_at(options: SubmitOptions, now: datetime) -> datetime:
             run_at = now + parse_duration(delay)
         except ValueError as problem:
             raise InputInvalid("delay", str(problem)) from None
+        except OverflowError:
+            raise InputInvalid("delay", f"is more than {limits.MAX_RUN_AHEAD.days} days") from None
     return now if run_at is None else max(limits.check_run_at(run_at, now=now), now)
 
 

@@ -92,6 +92,14 @@ def test_what_is_not_said_is_not_there() -> None:
             builder.Queue(execution=builder.Execution(heartbeat="1m")),
             "an interval shorter than the lease (1m)",
         ),
+        (
+            builder.Queue(retry={"max_atempts": 3}),  # type: ignore[arg-type]
+            "queues.billing.retry.max_atempts: unknown key",
+        ),
+        (
+            builder.Queue(handlers={"charge": {"function": "f", "deliver_as": "raw"}}),  # type: ignore[dict-item]
+            "queues.billing.handlers.charge.deliver_as: unknown key",
+        ),
     ],
 )
 def test_what_a_file_may_not_say_is_refused_in_the_same_words(
@@ -101,6 +109,20 @@ def test_what_a_file_may_not_say_is_refused_in_the_same_words(
         builder.document({"billing": queue})
 
     assert message in str(refused.value)
+
+
+def test_a_mapping_in_place_of_a_section_says_what_it_says_in_a_file() -> None:
+    mapping: Any = {"handler_timeout": "50s"}
+    handlers: Any = {
+        "charge": {"function": "charges"},
+        "refund": builder.HandlerTarget(function="refunds"),
+    }
+    document = builder.document({"billing": builder.Queue(execution=mapping, handlers=handlers)})
+
+    assert document["queues"]["billing"] == {
+        "execution": mapping,
+        "handlers": {"charge": {"function": "charges"}, "refund": {"function": "refunds"}},
+    }
 
 
 @pytest.mark.parametrize(

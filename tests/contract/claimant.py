@@ -28,17 +28,18 @@ MOST: Final = 60
 class Sated(DynamoTaskStore):
     """A store that sees no more work once it has won its fill."""
 
-    won = 0
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.won = 0
+        # The verbs are attributes of the object: a method of this class would never be called.
+        self._candidates, self._claim = self.candidates, self.claim
+        self.candidates, self.claim = self._candidates_until_sated, self._claim_until_sated
 
-    def candidates(
-        self, queue: str, shard: int, *, until: datetime, limit: int, after: Any = None
-    ) -> Page[Candidate]:
-        if self.won >= MOST:
-            return Page([], None)
-        return super().candidates(queue, shard, until=until, limit=limit, after=after)
+    def _candidates_until_sated(self, queue: str, shard: int, **options: Any) -> Page[Candidate]:
+        return Page([], None) if self.won >= MOST else self._candidates(queue, shard, **options)
 
-    def claim(self, candidate: Candidate, grant: Grant) -> Claim | None:
-        claim = super().claim(candidate, grant) if self.won < MOST else None
+    def _claim_until_sated(self, candidate: Candidate, grant: Grant) -> Claim | None:
+        claim = self._claim(candidate, grant) if self.won < MOST else None
         self.won += claim is not None
         return claim
 

@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from rdq_core.testing.contract.bench import Bench
+from tests.contract.claimant import MOST
 from tests.contract.conftest import on_tables
 from tests.support.engines import Engine
 from tests.support.ministack import ROOT
@@ -55,5 +56,5 @@ def test_two_hundred_due_tasks_are_each_claimed_once_by_four_processes(
     won = [json.loads(answer) for answer in answers]
     assert [claimant.returncode for claimant in claimants] == [0] * PROCESSES
     assert Counter(task_id for each in won for task_id in each) == Counter(ids)
-    assert all(won), "nobody can have won it all"
+    assert all(0 < len(each) <= MOST for each in won), "nobody can have won it all"
     assert shared.store.counts("billing").in_flight == 200

@@ -455,3 +455,31 @@ def test_a_limiter_that_cannot_be_reached_is_reported_and_holds_the_work_back() 
     del bucket.take
     world.clock.advance("2s")
     assert world.sweep().completed == 1
+
+
+class Moving:
+    """A cursor that the scheduler's thread moves while a run looks at it."""
+
+    pass_number = 1
+
+    def __init__(self, cursors: deque[Any]) -> None:
+        self._cursors = cursors
+
+    @property
+    def after(self) -> str:
+        self._cursors.append(self._cursors.popleft())
+        return "page"
+
+
+def test_a_run_may_find_its_key_busy_while_pages_are_read() -> None:
+    clock = FrozenClock()
+    store = OneLine(3, clock)
+    reader = DueReader(QUEUE, store, clock=clock, jitter=NoJitter(), on_error=print)  # type: ignore[arg-type]
+    admission = Admission(QUEUE, reader, NoLimit(), clock=clock, on_deferred=lambda: None)
+    settings = QueueSettings.from_plain({"queue": QUEUE})
+    poll = timedelta(seconds=1)
+    first = admission.next(settings, until=clock.now(), poll=poll, slots=1)
+    assert first is not None
+    cursors: deque[Any] = reader._cursors
+    cursors.extend([Moving(cursors), Moving(cursors)])
+    admission.put_back(first, busy_until=clock.now() + poll)

@@ -94,6 +94,7 @@ def test_what_a_model_keeps_to_itself_may_be_nan() -> None:
         ({"run_at": datetime(2026, 7, 20, 12)}, "run_at"),  # noqa: DTZ001 - naive on purpose
         ({"run_at": datetime(2036, 7, 20, tzinfo=UTC)}, "run_at"),
         ({"delay": "60"}, "delay"),
+        ({"delay": timedelta.max}, "delay"),
         ({"delay": "1s", "run_at": datetime(2026, 7, 21, tzinfo=UTC)}, "delay"),
         ({"id": "x"}, "id"),
         ({"id": "0" * 26, "key": "k"}, "key"),
