@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rdq_core.domain.job import Job, JobState
+from rdq_core.domain.times import earliest
 from rdq_core.errors import StoreFailed, Unavailable
 from rdq_core.ops.advancing import Advancer
 from rdq_core.ops.parts import OperatorParts
@@ -36,8 +37,7 @@ class BackgroundJobs:
         self._looks_at = (
             None if open_jobs else self._clock.monotonic() + _LOOKS_EVERY.total_seconds()
         )
-        wakes = [self._advance(job, until) for job in open_jobs]
-        return min((moment for moment in wakes if moment is not None), default=None)
+        return earliest([self._advance(job, until) for job in open_jobs])
 
     def _advance(self, job: Job, until: datetime) -> datetime | None:
         """Advance the job as far as its pace and the time allow. The moment of its next step."""
